@@ -88,7 +88,7 @@ pub(super) fn counts(words: &Words, split: u64, batches: u64, calls: u64) -> Str
         words.batches,
         if split == 1 { "was" } else { "were" },
         words.hook,
-        Many(calls, words.call),
+        Many(calls, words.batch_call),
         Count(batches),
     )
 }

@@ -19,108 +19,71 @@ pub enum Vocabulary {
     Workers,
 }
 
-/// The nouns of a vocabulary.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Words {
-    /// The indefinite article of an item.
-    pub article: &'static str,
-    pub item: &'static str,
-    pub items: &'static str,
-    pub item_event: &'static str,
-    pub producer: &'static str,
-    pub producers: &'static str,
-    pub producers_busy: &'static str,
-    pub producers_waiting: &'static str,
-    pub source: &'static str,
-    /// The source, the producers and the consumer as what limited a run.
-    pub reading: &'static str,
-    pub working: &'static str,
-    pub taking: &'static str,
-    /// The verb between one of them and its share of the time.
-    pub took: &'static str,
-    pub consumer: &'static str,
-    pub consumer_working: &'static str,
-    pub window: &'static str,
-    pub batches: &'static str,
-    /// What works on a batch.
-    pub hook: &'static str,
-    pub backoff: &'static str,
-    /// What makes the state of a producer.
-    pub init: &'static str,
-    /// How a batch comes to the hook.
-    pub call: &'static str,
+/// Declares the nouns of each vocabulary: of the library, of the program, and of the package.
+macro_rules! words {
+    ($($(#[$doc:meta])* $noun:ident: $items:literal, $jobs:literal, $workers:literal;)*) => {
+        /// The nouns of a vocabulary.
+        #[derive(Debug, Clone, Copy, PartialEq)]
+        pub(super) struct Words {
+            $($(#[$doc])* pub $noun: &'static str,)*
+        }
+
+        const ITEMS: Words = Words { $($noun: $items,)* };
+        const JOBS: Words = Words { $($noun: $jobs,)* };
+        const WORKERS: Words = Words { $($noun: $workers,)* };
+
+        impl Words {
+            /// The noun of a name in a sentence.
+            pub(super) fn noun(&self, name: &str) -> Option<&'static str> {
+                match name {
+                    $(stringify!($noun) => Some(self.$noun),)*
+                    _ => None,
+                }
+            }
+        }
+    };
 }
 
-pub(super) const ITEMS: Words = Words {
-    article: "an",
-    item: "item",
-    items: "items",
-    item_event: "item event",
-    producer: "producer",
-    producers: "producers",
-    producers_busy: "producers busy",
-    producers_waiting: "producers waiting",
-    source: "source",
-    reading: "the source",
-    working: "producers",
-    taking: "the consumer",
-    took: "was at work",
-    consumer: "consumer",
-    consumer_working: "consumer working",
-    window: "window",
-    batches: "batches",
-    hook: "hook",
-    backoff: "backoff",
-    init: "`producer_init`",
-    call: "call",
-};
+words! {
+    /// The indefinite article of an item.
+    article: "an", "a", "an";
+    item: "item", "job", "item";
+    items: "items", "jobs", "items";
+    item_event: "item event", "job event", "item event";
+    producer: "producer", "slot", "worker";
+    producers: "producers", "slots", "workers";
+    producers_busy: "producers busy", "slots busy", "workers busy";
+    producers_waiting: "producers waiting", "slots waiting", "workers waiting";
+    source: "source", "input", "source";
+    /// The source, the producers and the consumer as what limited a run.
+    reading: "the source", "reading the inputs", "the source";
+    working: "producers", "jobs", "workers";
+    taking: "the consumer", "writing the outputs", "the caller";
+    /// The verb between one of them and its share of the time.
+    took: "was at work", "took", "was at work";
+    consumer: "consumer", "output", "caller";
+    consumer_working: "consumer working", "output working", "caller working";
+    window: "window", "output window", "window";
+    batches: "batches", "lists", "lists";
+    /// What works on a batch.
+    hook: "hook", "command", "function";
+    backoff: "backoff", "waits", "backoff";
+    /// What makes the state of a producer.
+    init: "`producer_init`", "the start", "`load`";
+    /// How a batch comes to the hook.
+    batch_call: "call", "message", "call";
+}
 
-/// The words of the conclusion about a run in a cluster.
-pub(super) const WORKERS: Words =
+/// The words of the library about a run in a cluster.
+pub(super) const IN_CLUSTER: Words =
     Words { producer: "worker", producers: "workers", working: "workers", ..ITEMS };
-
-const JOBS: Words = Words {
-    article: "a",
-    item: "job",
-    items: "jobs",
-    item_event: "job event",
-    producer: "slot",
-    producers: "slots",
-    producers_busy: "slots busy",
-    producers_waiting: "slots waiting",
-    source: "input",
-    reading: "reading the inputs",
-    working: "jobs",
-    taking: "writing the outputs",
-    took: "took",
-    consumer: "output",
-    consumer_working: "output working",
-    window: "output window",
-    batches: "lists",
-    hook: "command",
-    call: "message",
-    backoff: "waits",
-    init: "the start",
-};
-
-const FUNCTIONS: Words = Words {
-    producers_busy: "workers busy",
-    producers_waiting: "workers waiting",
-    taking: "the caller",
-    consumer: "caller",
-    consumer_working: "caller working",
-    batches: "lists",
-    hook: "function",
-    init: "`load`",
-    ..WORKERS
-};
 
 impl Vocabulary {
     pub(super) fn words(self) -> &'static Words {
         match self {
             Vocabulary::Items => &ITEMS,
             Vocabulary::Jobs => &JOBS,
-            Vocabulary::Workers => &FUNCTIONS,
+            Vocabulary::Workers => &WORKERS,
         }
     }
 

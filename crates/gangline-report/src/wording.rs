@@ -1,23 +1,26 @@
-//! The words of a conclusion, in each vocabulary.
+//! The words of a conclusion, in each vocabulary. `sentences.txt` has the sentences.
 
 mod advice;
 mod failures;
+mod template;
 #[cfg(test)]
 mod tests;
 
 use std::time::Duration;
 
-use self::advice::{Wording, listed};
+use serde_json::Value;
+
 pub(super) use self::advice::{named, settings, write};
 pub(super) use self::failures::name_failures;
+use self::template::{field, fields, filled, secs, text_of};
 use super::account::Ending;
 use super::conclusion::{
     Bottleneck, BusyPart, CallerForm, Conclusion, Halted, HeadCost, Limit, ListSizes, PartKind,
     Percent, Team, TeamPlace,
 };
-use super::formats::{Count, LONGEST_TEXT, Many, Time, capitalised, clipped};
+use super::formats::{Count, Many, Time, capitalised};
 use super::split_report::counts;
-use super::vocabulary::{Vocabulary, Words};
+use super::vocabulary::{IN_CLUSTER, Vocabulary, Words};
 
 /// The share of the time from which a part of what a journal took is mentioned.
 const LEAST_JOURNAL: f64 = 0.01;
@@ -25,31 +28,21 @@ const LEAST_JOURNAL: f64 = 0.01;
 /// The share of the time from which rebuilding is mentioned.
 const LEAST_REBUILDING: f64 = 0.05;
 
+/// A conclusion with the words that it is to have.
+struct Wording<'a> {
+    conclusion: &'a Conclusion,
+    vocabulary: Vocabulary,
+    words: Words,
+}
+
 /// Returns a conclusion as sentences.
 pub(super) fn text(conclusion: &Conclusion, vocabulary: Vocabulary) -> String {
     Wording::new(conclusion, vocabulary).text()
 }
 
 /// Names what limited a run: `the producers`.
-pub(super) fn limit(bottleneck: Bottleneck, words: &Words) -> String {
-    match bottleneck {
-        Bottleneck::Unknown => "something unknown".to_owned(),
-        Bottleneck::Source => words.reading.to_owned(),
-        Bottleneck::Producers => format!("the {}", words.working),
-        Bottleneck::Rebuilding => "rebuilding states".to_owned(),
-        Bottleneck::Consumer => words.taking.to_owned(),
-        Bottleneck::Window => format!("the {}", words.window),
-        Bottleneck::Backoff => format!("the {} before retries", words.backoff),
-        Bottleneck::Head => "the order".to_owned(),
-        Bottleneck::Uneven => "uneven work".to_owned(),
-        Bottleneck::Mixed => "no single part".to_owned(),
-        Bottleneck::Splits => format!("split {}", words.batches),
-        Bottleneck::TooFew => format!("too few {}", words.items),
-        Bottleneck::StartUp => "start-up".to_owned(),
-        Bottleneck::HeldBack => format!("what held {} back", words.items),
-        Bottleneck::Journal => "the journal".to_owned(),
-        Bottleneck::LostWorker => "a lost worker".to_owned(),
-    }
+pub(super) fn limit(bottleneck: Bottleneck, vocabulary: Vocabulary) -> String {
+    Wording::new(&Conclusion::default(), vocabulary).bottleneck(bottleneck)
 }
 
 /// What other settings would have made of a run.
@@ -57,7 +50,15 @@ pub(super) fn prediction(with: &str, lasted: Duration, recorded: Duration) -> St
     format!("{with} this run would have taken {}, not {}", Time(lasted), Time(recorded))
 }
 
-impl Wording<'_> {
+impl<'a> Wording<'a> {
+    fn new(conclusion: &'a Conclusion, vocabulary: Vocabulary) -> Self {
+        let words = match (vocabulary, conclusion.team.place) {
+            (Vocabulary::Items, TeamPlace::Cluster) => IN_CLUSTER,
+            _ => *vocabulary.words(),
+        };
+        Wording { conclusion, vocabulary, words }
+    }
+
     fn text(&self) -> String {
         let Conclusion { head, gain, halted, lists, lasted, .. } = self.conclusion;
         let sentences = [
@@ -74,6 +75,30 @@ impl Wording<'_> {
         sentences.into_iter().flatten().collect::<Vec<_>>().join(" ")
     }
 
+    /// Fills the text of a name, if the vocabulary has one.
+    fn say(&self, name: &str, fields: &Value) -> Option<String> {
+        filled(text_of(name, self.vocabulary)?, &|gap| match gap.split_once(':') {
+            Some((name, form)) => field(fields, name, form, &self.words),
+            None => self.word(gap),
+        })
+    }
+
+    /// The words of a gap that are no number of a limit.
+    fn word(&self, gap: &str) -> Option<String> {
+        let Conclusion { earlier, ended, lasted, team, .. } = self.conclusion;
+        Some(match gap {
+            "team" => self.producers(),
+            "all_producers" => self.all_producers(),
+            "lasted" => Time(secs(*lasted)).to_string(),
+            "ended" => said_of((*ended)?).to_owned(),
+            "done" => Many(earlier.map_or(0, |it| it.0), self.words.item).to_string(),
+            // Conditions without words of their own.
+            "earlier" => return earlier.map(|_| String::new()),
+            "threads" => return (team.place == TeamPlace::Threads).then(String::new),
+            noun => self.words.noun(noun)?.to_owned(),
+        })
+    }
+
     fn earlier(&self) -> Option<String> {
         // The sentence about a run that had nothing to do says it too.
         let is_said = matches!(self.conclusion.limit, Some(Limit::NothingToDo));
@@ -84,222 +109,102 @@ impl Wording<'_> {
 
     /// The sentence about the limit.
     fn limit(&self) -> Option<String> {
-        let Conclusion { ended, earlier, stage, .. } = self.conclusion;
-        let (item, lasted) = (self.words.item, Time(secs(self.conclusion.lasted)));
-        let ended = ended.map(|ended| match ended {
-            Ending::Cancelled => "was cancelled",
-            _ => "failed",
-        });
-        Some(match (self.conclusion.limit.as_ref()?, ended) {
-            (Limit::InProgress, _) => {
-                "The run is in progress: its bottleneck is known at the end.".to_owned()
-            }
-            (Limit::NothingRead { .. }, Some(ended)) => {
-                format!("The run {ended} after {lasted}, before any {item} was read.")
-            }
-            (Limit::NothingRead { unread: 0 }, None) => {
-                format!("No {item} was read: the input had none, or the run was ended before.")
-            }
-            (Limit::NothingRead { unread }, None) => {
-                let unread = Many(*unread, item);
-                format!("No {item} was read: the run was ended before, with {unread} unread.")
-            }
-            (Limit::NothingToDo, _) => {
-                let done = Many(earlier.map_or(0, |it| it.0), item);
-                format!("There was nothing to do: an earlier run had already done {done}.")
-            }
-            (Limit::TooShort { items }, ended) => {
-                let (what, items) =
-                    (if earlier.is_some() { "rest" } else { "run" }, Many(*items, item));
-                let (team, ended) = (self.all_producers(), ended.map(|it| format!(", and {it}")));
-                let ended = ended.unwrap_or_default();
-                format!(
-                    "The {what} is too short to say what limited it: it had {items} for {team} in {lasted}{ended}."
-                )
-            }
-            (limit, ended) => {
-                let opening = ended.map(|ended| format!("until it {ended} after {lasted}, "));
-                let place = stage.as_ref().map(|it| {
-                    let position = format!("stage {} of {}", it.number, it.all);
-                    match it.name == format!("stage {}", it.number) {
-                        true => format!("in {position} "),
-                        false => format!("in {:?} ({position}) ", it.name),
-                    }
-                });
-                let start = opening.into_iter().chain(place).collect::<String>();
-                capitalised(&format!("{start}{}{}.", self.clause(limit), self.lost()))
-            }
-        })
-    }
-
-    /// Names the limit and its numbers, the second busiest part, and what to change.
-    fn clause(&self, limit: &Limit) -> String {
-        let subject = self.subject(limit);
-        if let Limit::Head(head) = limit {
-            return format!("{subject} limited the run: {}", self.head(head));
+        let Conclusion { ended, limit, stage, lasted, .. } = self.conclusion;
+        let limit = limit.as_ref()?;
+        let fields = self.fields(limit);
+        let kind = fields["kind"].as_str().unwrap_or_default();
+        if let Some(said) = self.say(&format!("said.{kind}"), &fields) {
+            return Some(said);
         }
-        let second = self.conclusion.second.as_ref().map(|it| {
-            format!(
-                ", closely followed by {} ({})",
-                self.part(it.part, it.stage.as_ref()),
-                it.share
-            )
+        let opening = ended
+            .map(|ended| format!("until it {} after {}, ", said_of(ended), Time(secs(*lasted))));
+        let place = stage.as_ref().map(|it| {
+            let position = format!("stage {} of {}", it.number, it.all);
+            match it.name == format!("stage {}", it.number) {
+                true => format!("in {position} "),
+                false => format!("in {:?} ({position}) ", it.name),
+            }
         });
-        let (second, advice) = (second.unwrap_or_default(), listed(&self.conclusion.advice, self));
-        format!("{subject} limited the run: {}{second}{advice}", self.numbers(limit))
+        let subject = self.say(&format!("subject.{kind}"), &fields);
+        let subject = subject.unwrap_or_else(|| self.bottleneck(limit.bottleneck()));
+        let numbers = self.say(&format!("limit.{kind}"), &fields).unwrap_or_default();
+        let start = opening.into_iter().chain(place).collect::<String>();
+        let end = match limit {
+            Limit::Head(_) => String::new(),
+            _ => self.second() + &self.listed(&self.conclusion.advice),
+        };
+        Some(capitalised(&format!(
+            "{start}{subject} limited the run: {numbers}{end}{}.",
+            self.lost()
+        )))
     }
 
-    /// Names what limited the run.
-    fn subject(&self, limit: &Limit) -> String {
+    /// The numbers of a limit, and the words that are made of them. It lacks what is not worth mentioning.
+    fn fields(&self, limit: &Limit) -> Value {
+        let mut fields = fields(limit);
+        fields["rebuilt"] = match fields["rebuilding"].as_f64() {
+            Some(share) if share >= LEAST_REBUILDING => share.into(),
+            _ => Value::Null,
+        };
         match limit {
-            Limit::StageBefore { .. } => self.part(PartKind::StageBefore, None),
-            Limit::Caller { form, .. } => self.part(PartKind::Caller(*form), None),
-            Limit::NextStage { .. } => self.part(PartKind::NextStage, None),
-            Limit::Recycling { .. } => "rebuilding recycled states".to_owned(),
-            Limit::Rebuilding { .. } => "rebuilding lost states".to_owned(),
-            Limit::WindowMemory { .. } => format!("the memory of the {}", self.words.window),
-            Limit::ConsumerStart { .. } => format!("starting the {}", self.words.consumer),
-            Limit::WorkerStarts { .. } => "the start of the warm workers".to_owned(),
-            Limit::HeldBack { by, .. } => format!("`{by}`"),
-            limit => self::limit(limit.bottleneck(), &self.words),
+            Limit::NothingRead { unread: 0 } => fields["unread"] = Value::Null,
+            Limit::Caller { form, .. } => {
+                fields["part"] = self.part(PartKind::Caller(*form), None).into();
+            }
+            Limit::Head(head) => return self.head_fields(head),
+            Limit::Mixed { parts, rebuilding, .. } => {
+                fields["parts"] = self.shares(parts, *rebuilding).into();
+            }
+            Limit::MixedStages { parts } => {
+                let parts: Vec<_> = parts.iter().map(|it| self.busy_part(it)).collect();
+                fields["parts"] = parts.join(", ").into();
+            }
+            Limit::Splits { split, batches, calls, .. } => {
+                fields["counts"] = counts(&self.words, *split, *batches, *calls).into();
+            }
+            Limit::TooFew { items, calls, .. } if calls >= items => fields["calls"] = Value::Null,
+            Limit::Journal { consumer, producers } => {
+                for (name, share) in [("consumer", consumer), ("producers", producers)] {
+                    if share.0 < LEAST_JOURNAL {
+                        fields[name] = Value::Null;
+                    }
+                }
+            }
+            _ => {}
         }
+        fields
+    }
+
+    fn bottleneck(&self, bottleneck: Bottleneck) -> String {
+        let name = fields(&bottleneck);
+        let name = name.as_str().unwrap_or_default();
+        self.say(&format!("bottleneck.{name}"), &Value::Null).unwrap_or_default()
     }
 
     fn part(&self, part: PartKind, stage: Option<&String>) -> String {
-        let name = match (part, stage, self.vocabulary) {
-            (PartKind::Producers, Some(stage), _) => {
+        let name = match (part, stage) {
+            (PartKind::Producers, Some(stage)) => {
                 return format!("the {} of {stage:?}", self.words.producers);
             }
-            (PartKind::Producers, None, _) => return format!("the {}", self.words.working),
-            (PartKind::Source, ..) => self.words.reading,
-            (PartKind::StageBefore, ..) => "the stage before",
-            (PartKind::NextStage, ..) => "the next stage",
-            (PartKind::Caller(CallerForm::Outputs), _, Vocabulary::Items) => {
-                "the caller of `outputs`"
-            }
-            (PartKind::Caller(CallerForm::Fed), _, Vocabulary::Items) => {
-                "the caller of the outputs"
-            }
-            (PartKind::Caller(_) | PartKind::Consumer, ..) => self.words.taking,
+            (PartKind::Producers, None) => "producers",
+            (PartKind::Source, _) => "source",
+            (PartKind::StageBefore, _) => "stage_before",
+            (PartKind::Consumer, _) => "consumer",
+            (PartKind::Caller(CallerForm::Outputs), _) => "outputs",
+            (PartKind::Caller(CallerForm::Fed), _) => "fed",
+            (PartKind::NextStage, _) => "next_stage",
         };
-        name.to_owned()
+        self.say(&format!("part.{name}"), &Value::Null).unwrap_or_default()
     }
 
-    fn numbers(&self, limit: &Limit) -> String {
-        let Words { producer, producers, items, window, init, took, .. } = self.words;
-        let team = self.producers();
-        match limit {
-            Limit::Source { busy, starved } => {
-                format!(
-                    "it {took} {busy} of the time, while {team} found nothing for {starved} of it"
-                )
-            }
-            Limit::StageBefore { idle, starved } => format!(
-                "it delivered nothing for {idle} of the time, while {team} found nothing for {starved} of it"
-            ),
-            Limit::Producers { busy, rebuilding } => {
-                format!("{team} worked {busy} of the time{}", and_rebuilt(*rebuilding))
-            }
-            Limit::Recycling { busy, rebuilding, .. }
-            | Limit::Rebuilding { busy, rebuilding, .. } => {
-                let why = self.why_rebuilt(limit);
-                format!(
-                    "{team} worked {busy} of the time and ran {init} again for {rebuilding} ({why})"
-                )
-            }
-            Limit::Consumer { busy, full } => {
-                format!("it {took} {busy} of the time, and the {window} was full for {full}")
-            }
-            Limit::Caller { busy, .. } => {
-                format!("it was at work on something else {busy} of the time")
-            }
-            Limit::NextStage { idle } => format!("it took no results for {idle} of the time"),
-            Limit::Window { full, held_up } | Limit::WindowMemory { full, held_up } => {
-                format!(
-                    "it was full for {full} of the time, and kept {team} waiting for {held_up} of it"
-                )
-            }
-            Limit::Backoff { waiting } => {
-                format!("{team} had only {items} that waited for a retry for {waiting} of the time")
-            }
-            Limit::Uneven { producer: number, place, busy, mean } => format!(
-                "{producer} {number} ({place}) worked {busy} of the time, and {team} {mean} on average"
-            ),
-            Limit::Mixed { parts, rebuilding, full } => {
-                let parts = self.shares(parts, *rebuilding);
-                format!("{parts}, and the {window} was full for {full}")
-            }
-            Limit::MixedCalls { busy, rebuilding } => {
-                let rebuilt = and_rebuilt(*rebuilding);
-                format!(
-                    "the {producers} worked {busy} of the time{rebuilt}, and waited for calls or retries in the rest"
-                )
-            }
-            limit => self.counted(limit),
-        }
+    fn busy_part(&self, BusyPart { part, share, stage }: &BusyPart) -> String {
+        format!("{} ({share})", self.part(*part, stage.as_ref()))
     }
 
-    /// The numbers of limits that have counts or times.
-    fn counted(&self, limit: &Limit) -> String {
-        let Words { item, items, producers, call, .. } = self.words;
-        let (lasted, time) = (Time(secs(self.conclusion.lasted)), |took: &f64| Time(secs(*took)));
-        match limit {
-            Limit::MixedStages { parts } => {
-                let part = |it: &BusyPart| {
-                    format!("{} ({})", self.part(it.part, it.stage.as_ref()), it.share)
-                };
-                let parts: Vec<_> = parts.iter().map(part).collect();
-                format!("at work were, busiest first: {}", parts.join(", "))
-            }
-            Limit::Splits { split, batches, calls, error } => {
-                let counts = counts(&self.words, *split, *batches, *calls);
-                format!("{counts}, with the error {:?}", clipped(error, LONGEST_TEXT))
-            }
-            Limit::TooFew { items, calls, busy } => {
-                let (team, all) = (self.all_producers(), Many(*items, item));
-                let batches = (calls < items).then(|| format!(" in {}", Many(*calls, call)));
-                let batches = batches.unwrap_or_default();
-                format!("it had {all}{batches} for {team}, which worked {busy} of the time")
-            }
-            Limit::StartUp { took } => {
-                format!("the {producers} took {} to get ready for a run of {lasted}", time(took))
-            }
-            Limit::Loading { share } => {
-                format!("the {producers} took {share} of it on average to get ready")
-            }
-            Limit::ConsumerStart { took } => {
-                let took = time(took);
-                format!(
-                    "`consumer_init` took {took} of {lasted}, and no {item} is read before it returns"
-                )
-            }
-            Limit::WorkerStarts { share } => {
-                format!("it took {share} of the time of the {producers}")
-            }
-            Limit::HeldBack { held, busy, .. } => {
-                let held = time(held);
-                format!(
-                    "it held {items} back for {held} of {lasted}, and the {producers} worked {busy} of the time"
-                )
-            }
-            Limit::Journal { consumer, producers } => self.journal(*consumer, *producers),
-            Limit::LostWorker { dead, share } => {
-                let dead = time(dead);
-                format!(
-                    "its {items} waited {dead} ({share} of the time of all) until the loss was known"
-                )
-            }
-            _ => String::new(),
-        }
-    }
-
-    /// What a journal cost: the time of the consumer's thread, and that of the producers.
-    fn journal(&self, consumer: Percent, own: Percent) -> String {
-        let taken = format!("no output was taken for {consumer} of the time");
-        let wrote = format!("the {} wrote outputs for {own} of the time", self.words.producers);
-        let parts = [(consumer, taken), (own, wrote)].into_iter();
-        let parts = parts.filter(|(share, _)| share.0 >= LEAST_JOURNAL).map(|(_, text)| text);
-        format!("while it was written, {}", parts.collect::<Vec<_>>().join(", and "))
+    fn second(&self) -> String {
+        let second = self.conclusion.second.as_ref();
+        second
+            .map_or_else(String::new, |it| format!(", closely followed by {}", self.busy_part(it)))
     }
 
     /// The parts with their shares of the time.
@@ -308,48 +213,32 @@ impl Wording<'_> {
             let name = self.part(*part, None);
             match (at, part) {
                 (0, _) => format!("{name} {} {share} of the time", self.words.took),
-                (_, PartKind::Producers) => format!("{name} {share}{}", and_rebuilt(rebuilding)),
+                (_, PartKind::Producers) if rebuilding.0 >= LEAST_REBUILDING => {
+                    format!("{name} {share} (and rebuilt states for {rebuilding})")
+                }
                 _ => format!("{name} {share}"),
             }
         };
         parts.iter().enumerate().map(share).collect::<Vec<_>>().join(", ")
     }
 
-    fn why_rebuilt(&self, limit: &Limit) -> String {
-        match (limit, self.conclusion.team.place) {
-            (Limit::Recycling { states: 1, .. }, _) => "1 state was recycled".to_owned(),
-            (Limit::Recycling { states, .. }, _) => {
-                format!("{} were recycled", Many(*states, "state"))
-            }
-            (Limit::Rebuilding { states, calls, .. }, place) => {
-                // An end of a process may be a crash or a timeout.
-                let causes = match place {
-                    TeamPlace::Threads => "panics",
-                    TeamPlace::Processes | TeamPlace::Cluster => "panics, crashes or timeouts",
-                };
-                format!("{}, since {causes} lost {}", Many(*calls, "call"), Many(*states, "state"))
-            }
-            _ => String::new(),
-        }
-    }
-
     /// What waiting for the head of the line cost, and what to change.
     fn head(&self, head: &HeadCost) -> String {
-        let Words { item, producer, .. } = self.words;
-        let worst = head
-            .worst
-            .map(|(number, lasted)| format!(", {} of it for {item} {number}", Time(secs(lasted))));
-        let (waited, lost) = (Time(secs(head.waited)), Time(secs(head.lost)));
-        format!(
-            "results waited {waited} for the head of the line{}, which cost {lost} of {producer} time ({}){}",
-            worst.unwrap_or_default(),
-            head.share,
-            listed(&head.advice, self)
-        )
+        self.say("limit.head", &self.head_fields(head)).unwrap_or_default()
     }
 
-    fn all_producers(&self) -> Many {
-        Many(self.conclusion.team.all, self.words.producer)
+    fn head_fields(&self, head: &HeadCost) -> Value {
+        let mut fields = fields(head);
+        fields["kind"] = "head".into();
+        if let Some((item, lasted)) = head.worst {
+            (fields["worst_item"], fields["worst_time"]) = (item.into(), lasted.into());
+        }
+        fields["advised"] = self.listed(&head.advice).into();
+        fields
+    }
+
+    fn all_producers(&self) -> String {
+        Many(self.conclusion.team.all, self.words.producer).to_string()
     }
 
     /// Names the producers that averages are taken over.
@@ -376,6 +265,10 @@ impl Wording<'_> {
     }
 }
 
+fn said_of(ended: Ending) -> &'static str {
+    if ended == Ending::Cancelled { "was cancelled" } else { "failed" }
+}
+
 fn halted_by(Halted { rule, job, failed, ended }: &Halted) -> String {
     format!("Ended by --halt {rule} after job {job}: {failed} failed, {ended} ended with the run.")
 }
@@ -383,17 +276,4 @@ fn halted_by(Halted { rule, job, failed, ended }: &Halted) -> String {
 fn got_lists(ListSizes { lists, jobs, largest }: ListSizes) -> String {
     let mean = jobs as f64 / lists.max(1) as f64;
     format!("Workers got {lists} lists, of {mean:.1} jobs on average and {largest} at most.")
-}
-
-/// Mentions the time for rebuilding states, if it matters.
-fn and_rebuilt(share: Percent) -> String {
-    match share.0 >= LEAST_REBUILDING {
-        true => format!(" (and rebuilt states for {share})"),
-        false => String::new(),
-    }
-}
-
-/// A time of a report that may have been written by hand.
-fn secs(seconds: f64) -> Duration {
-    Duration::try_from_secs_f64(seconds).unwrap_or_default()
 }

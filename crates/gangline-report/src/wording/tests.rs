@@ -147,6 +147,26 @@ fn no_vocabulary_has_words_of_another() {
     }
 }
 
+/// The names come from the types: the error of an unknown one lists all.
+#[test]
+fn every_limit_and_advice_has_its_words() {
+    let names = |error: serde_json::Error| {
+        let error = error.to_string();
+        error.split('`').skip(3).step_by(2).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let limits = names(serde_json::from_str::<Limit>(r#"{"kind": "?"}"#).unwrap_err());
+    let advice = names(serde_json::from_str::<Advice>(r#"{"change": "?"}"#).unwrap_err());
+    let bottlenecks = names(serde_json::from_str::<Bottleneck>(r#""?""#).unwrap_err());
+    assert!(limits.len() > 25 && advice.len() > 35 && bottlenecks.len() > 14, "{limits:?}");
+    let known =
+        |section: &str, name: &str| text_of(&format!("{section}.{name}"), Vocabulary::Items);
+    for name in limits {
+        assert!(known("said", &name).or(known("limit", &name)).is_some(), "{name}");
+    }
+    advice.iter().for_each(|name| assert!(known("advice", name).is_some(), "{name}"));
+    bottlenecks.iter().for_each(|name| assert!(known("bottleneck", name).is_some(), "{name}"));
+}
+
 /// A kind of limit that a later version of gangline may have.
 #[test]
 fn an_unknown_kind_of_limit_leaves_the_sentence() {
