@@ -7,85 +7,11 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::run_report::RunReport;
 use super::span::{Incident, Span};
-use super::time_kind::{TimeKind, TimeSpan};
-
-/// Chrome's Trace Event Format, as an object.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Trace<'a> {
-    trace_events: Vec<TraceEvent<'a>>,
-    display_time_unit: &'static str,
-    other_data: Other,
-}
-
-#[derive(Serialize)]
-struct Other {
-    conclusion: String,
-    spans_left_out: u64,
-    events_lost: u64,
-}
-
-#[derive(Default, Serialize)]
-struct TraceEvent<'a> {
-    name: String,
-    /// `M` names something, `X` is a span, `i` is an instant.
-    ph: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cat: Option<&'static str>,
-    /// The stage of the pipeline, from 1.
-    pid: usize,
-    tid: usize,
-    /// The time in microseconds, like `dur`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ts: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    dur: Option<f64>,
-    /// The extent of an instant: its `t`hread or its `p`rocess.
-    #[serde(rename = "s", skip_serializing_if = "Option::is_none")]
-    scope: Option<&'static str>,
-    args: Args<'a>,
-}
-
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Args<'a> {
-    Name {
-        name: String,
-    },
-    Order {
-        sort_index: usize,
-    },
-    Item {
-        item: u64,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        key: Option<&'a str>,
-        attempt: u32,
-    },
-    Batch {
-        items: Vec<u64>,
-        #[serde(skip_serializing_if = "Vec::is_empty")]
-        keys: Vec<&'a str>,
-        attempt: u32,
-    },
-    Note {
-        note: &'static str,
-    },
-    Incident {
-        #[serde(skip_serializing_if = "Option::is_none")]
-        item: Option<u64>,
-        text: &'a str,
-    },
-}
-
-impl Default for Args<'_> {
-    fn default() -> Self {
-        Args::Order { sort_index: 0 }
-    }
-}
+use super::time_kind::TimeKind;
 
 /// The name of the event in a trace that lacks item events, so that an empty track explains itself.
 const NO_ITEM_EVENTS: &str = "no items: call `.timeline()` on the builder";
@@ -95,49 +21,66 @@ struct Extent<'a> {
     thread: usize,
     from: u128,
     until: u128,
-    event: TraceEvent<'a>,
+    shown: SpanContent<'a>,
 }
 
-/// Writes the trace of the stages of a pipeline, or of one run. A stage without a name has that of its report.
+/// What a producer did.
+enum SpanContent<'a> {
+    /// Attempts at the items of a batch, or at one item.
+    Attempts(&'a [&'a Span]),
+    /// It made another state.
+    Rebuilt,
+    Spent(TimeKind),
+}
+
+/// Writes the trace of the stages of a pipeline, or of one run, in Chrome's Trace Event Format. A stage without a name has
+/// that of its report.
 pub(super) fn to_text<'a>(
     stages: impl IntoIterator<Item = (Option<&'a str>, &'a RunReport)> + Clone,
 ) -> String {
     let each = || stages.clone().into_iter().map(|(_, report)| report);
     let conclusions: Vec<&str> = each().map(|report| report.conclusion.as_str()).collect();
+    let other = json!({
+        "conclusion": conclusions.join(" "),
+        "spans_left_out": each().map(|it| it.spans_left_out).fold(0, u64::saturating_add),
+        "events_lost": each().map(|it| it.events_lost).fold(0, u64::saturating_add),
+    });
     let numbered = stages.clone().into_iter().zip(1..);
-    let trace = Trace {
-        trace_events: numbered
-            .flat_map(|((name, report), pid)| events(name, report, pid))
-            .collect(),
-        display_time_unit: "ms",
-        other_data: Other {
-            conclusion: conclusions.join(" "),
-            spans_left_out: each().map(|report| report.spans_left_out).fold(0, u64::saturating_add),
-            events_lost: each().map(|report| report.events_lost).fold(0, u64::saturating_add),
-        },
-    };
-    serde_json::to_string(&trace).expect("texts and finite numbers are JSON")
+    let events: Vec<String> =
+        numbered.flat_map(|((name, report), pid)| events(name, report, pid)).collect();
+    let events = events.join(",\n");
+    format!("{{\"traceEvents\":[{events}],\"displayTimeUnit\":\"ms\",\"otherData\":{other}}}")
 }
 
-fn events<'a>(name: Option<&str>, report: &'a RunReport, pid: usize) -> Vec<TraceEvent<'a>> {
+/// The events of a stage. `ph` is `M` for a name, `X` for a span and `i` for an instant; `pid` is the number of the stage,
+/// and times are in microseconds.
+fn events(name: Option<&str>, report: &RunReport, pid: usize) -> Vec<String> {
     let mut tracks = Tracks::default();
     // Attempts of different producers may be interleaved.
     let mut spans: Vec<&Span> = report.spans.iter().collect();
     spans.sort_by_key(|span| batch_of(span));
     let batches = spans.chunk_by(|one, other| batch_of(one) == batch_of(other));
-    let batches = batches.map(|batch| tracks.place(report, lasted(batch)));
+    let batches = batches.map(|batch| tracks.place(report, Extent::of_batch(batch)));
     let rebuilds = report.incidents.iter().filter(|incident| !incident.took.is_zero());
-    let spent = report.time_spans.iter().filter(|span| span.kind != TimeKind::Loading).map(spent);
-    let extents = nested(batches.chain(rebuilds.map(rebuilt)).chain(spent).collect());
-    let mut events = names(name, report, pid);
-    events.extend(tracks.names(report));
-    if report.lacks_item_events() {
-        events.push(no_item_events());
-    }
-    events.extend(extents);
+    let rebuilds = rebuilds.map(|it| {
+        let from = it.at.saturating_sub(it.took);
+        Extent::new(thread(it.producer), from, it.at - from, SpanContent::Rebuilt)
+    });
+    // A time of loading has its incident.
+    let spent = report.time_spans.iter().filter(|span| span.kind != TimeKind::Loading);
+    let spent = spent.map(|it| {
+        Extent::new(thread(Some(it.producer)), it.start, it.took, SpanContent::Spent(it.kind))
+    });
+    let extents = nested(batches.chain(rebuilds).chain(spent).collect());
     let moments = report.incidents.iter().filter(|incident| incident.took.is_zero());
-    events.extend(moments.map(moment));
-    events.into_iter().map(|event| TraceEvent { pid, ..event }).collect()
+    let events = names(name, report, pid).into_iter().chain(tracks.names(report));
+    let events = events.chain(report.lacks_item_events().then(no_item_events));
+    let events = events.chain(extents.iter().map(Extent::event)).chain(moments.map(moment));
+    let with_pid = |mut event: Value| {
+        event["pid"] = pid.into();
+        event.to_string()
+    };
+    events.map(with_pid).collect()
 }
 
 /// Assigns the overlapping items of a worker with several producers to separate threads of a trace.
@@ -173,15 +116,13 @@ impl Tracks {
         extent
     }
 
-    fn names<'a>(&self, report: &RunReport) -> Vec<TraceEvent<'a>> {
+    fn names(&self, report: &RunReport) -> Vec<Value> {
         let mut names = Vec::new();
         for (&row, threads) in &self.threads {
             let place = &report.producers[row].place;
             for (track, &tid) in threads.iter().enumerate().skip(1) {
                 let text = format!("producer {row} ({place}), item {} at a time", track + 1);
-                names.push(meta("thread_name", tid, Args::Name { name: text }));
-                let sort_index = row + 1;
-                names.push(meta("thread_sort_index", tid, Args::Order { sort_index }));
+                names.extend(named_thread(tid, &text, row + 1));
             }
         }
         names
@@ -191,7 +132,7 @@ impl Tracks {
 /// Sorts spans so that each comes before those inside it. Perfetto discards a span that overlaps another
 /// partly; the earlier one then ends where the later one begins. Only times that were noted one after the
 /// other, with a pause in between, overlap like that.
-fn nested(mut extents: Vec<Extent<'_>>) -> Vec<TraceEvent<'_>> {
+fn nested(mut extents: Vec<Extent<'_>>) -> Vec<Extent<'_>> {
     extents.sort_by_key(|extent| (extent.thread, extent.from, Reverse(extent.until)));
     let mut around: Vec<usize> = Vec::new();
     for next in 0..extents.len() {
@@ -205,19 +146,60 @@ fn nested(mut extents: Vec<Extent<'_>>) -> Vec<TraceEvent<'_>> {
         });
         around.push(next);
     }
-    extents.into_iter().map(Extent::event).collect()
+    extents
 }
 
 impl<'a> Extent<'a> {
-    fn event(self) -> TraceEvent<'a> {
-        TraceEvent {
-            ph: "X",
-            tid: self.thread,
-            ts: Some(micros(self.from)),
-            dur: Some(micros(self.until - self.from)),
-            ..self.event
-        }
+    fn new(thread: usize, from: Duration, took: Duration, shown: SpanContent<'a>) -> Self {
+        let (from, took) = (from.as_nanos(), took.as_nanos());
+        Extent { thread, from, until: from + took, shown }
     }
+
+    fn of_batch(batch: &'a [&'a Span]) -> Self {
+        let Span { producer, start, took, .. } = *batch[0];
+        Extent::new(thread(Some(producer)), start, took, SpanContent::Attempts(batch))
+    }
+
+    fn event(&self) -> Value {
+        let (name, cat, args) = match self.shown {
+            SpanContent::Attempts(batch) => {
+                let cat = if batch[0].is_open { "open" } else { "item" };
+                let (name, args) = attempts(batch);
+                (name, cat, args)
+            }
+            SpanContent::Rebuilt => {
+                let args = json!({"note": "the producer had lost its state"});
+                ("producer_init".to_owned(), "init", args)
+            }
+            SpanContent::Spent(kind) => {
+                (kind.text().to_owned(), "wait", json!({"note": "no item was worked on"}))
+            }
+        };
+        let (ts, dur) = (micros(self.from), micros(self.until - self.from));
+        let tid = self.thread;
+        json!({"name": name, "ph": "X", "cat": cat, "tid": tid, "ts": ts, "dur": dur, "args": args})
+    }
+}
+
+/// The name and the arguments of a batch, or of one item.
+fn attempts(batch: &[&Span]) -> (String, Value) {
+    let attempt = batch[0].attempt;
+    let keys: Vec<&str> = batch.iter().filter_map(|span| span.key.as_deref()).collect();
+    let (name, mut args) = match batch {
+        [Span { item, .. }] => {
+            let name = keys.first().map_or_else(|| format!("item {item}"), |key| (*key).to_owned());
+            (name, json!({"item": item, "key": keys.first(), "attempt": attempt}))
+        }
+        batch => {
+            let items: Vec<u64> = batch.iter().map(|span| span.item).collect();
+            let args = json!({"items": items, "keys": keys, "attempt": attempt});
+            (format!("batch of {}", batch.len()), args)
+        }
+    };
+    if let (true, Some(args)) = (keys.is_empty(), args.as_object_mut()) {
+        args.retain(|name, _| !name.starts_with("key"));
+    }
+    (name, args)
 }
 
 /// The thread number of a producer; 0 is for events of no producer.
@@ -225,27 +207,33 @@ fn thread(producer: Option<usize>) -> usize {
     producer.map_or(0, |producer| producer.saturating_add(1))
 }
 
-fn names<'a>(name: Option<&str>, report: &RunReport, pid: usize) -> Vec<TraceEvent<'a>> {
+fn names(name: Option<&str>, report: &RunReport, pid: usize) -> Vec<Value> {
     let process = match name.or(report.description.as_deref()) {
         Some(description) => format!("gangline: {description}"),
         None if pid > 1 => format!("gangline: stage {pid}"),
         None => "gangline".to_owned(),
     };
-    let mut names = vec![meta("process_name", 0, Args::Name { name: process })];
-    names.push(meta("process_sort_index", 0, Args::Order { sort_index: pid }));
-    names.push(meta("thread_name", 0, Args::Name { name: "run".to_owned() }));
+    let mut names = vec![
+        meta("process_name", 0, json!({"name": process})),
+        meta("process_sort_index", 0, json!({"sort_index": pid})),
+        meta("thread_name", 0, json!({"name": "run"})),
+    ];
     for (index, producer) in report.producers.iter().enumerate() {
         let tid = thread(Some(index));
         let text = format!("{} {index} ({})", report.words().producer, producer.place);
-        names.push(meta("thread_name", tid, Args::Name { name: text }));
-        names.push(meta("thread_sort_index", tid, Args::Order { sort_index: tid }));
+        names.extend(named_thread(tid, &text, tid));
     }
     names
 }
 
+fn named_thread(tid: usize, name: &str, sort_index: usize) -> [Value; 2] {
+    let order = meta("thread_sort_index", tid, json!({"sort_index": sort_index}));
+    [meta("thread_name", tid, json!({"name": name})), order]
+}
+
 /// Names or sorts a process or a thread.
-fn meta<'a>(what: &str, tid: usize, args: Args<'a>) -> TraceEvent<'a> {
-    TraceEvent { name: what.to_owned(), ph: "M", tid, args, ..TraceEvent::default() }
+fn meta(what: &str, tid: usize, args: Value) -> Value {
+    json!({"name": what, "ph": "M", "tid": tid, "args": args})
 }
 
 /// Attempts with the same value were one batch.
@@ -253,77 +241,23 @@ fn batch_of(span: &Span) -> (usize, Duration, Duration, bool) {
     (span.producer, span.start, span.took, span.is_open)
 }
 
-fn lasted<'a>(batch: &[&'a Span]) -> Extent<'a> {
-    let first = batch[0];
-    let key = |span: &&'a Span| span.key.as_deref();
-    let attempt = first.attempt;
-    let (name, args) = match batch {
-        [span] => {
-            let name = key(span).map_or_else(|| format!("item {}", span.item), str::to_owned);
-            (name, Args::Item { item: span.item, key: key(span), attempt })
-        }
-        batch => {
-            let items = batch.iter().map(|span| span.item).collect();
-            let keys = batch.iter().filter_map(key).collect();
-            (format!("batch of {}", batch.len()), Args::Batch { items, keys, attempt })
-        }
-    };
-    let cat = Some(if first.is_open { "open" } else { "item" });
-    let event = TraceEvent { name, cat, args, ..TraceEvent::default() };
-    let (from, took) = (first.start.as_nanos(), first.took.as_nanos());
-    Extent { thread: thread(Some(first.producer)), from, until: from + took, event }
+fn no_item_events() -> Value {
+    let note = "without item events, a trace has failures and lost producers only";
+    let (tid, ts) = (thread(None), micros(0));
+    let args = json!({"note": note});
+    json!({"name": NO_ITEM_EVENTS, "ph": "i", "cat": "note", "tid": tid, "ts": ts, "s": "p", "args": args})
 }
 
-fn rebuilt(incident: &Incident) -> Extent<'_> {
-    let event = TraceEvent {
-        name: "producer_init".to_owned(),
-        cat: Some("init"),
-        args: Args::Note { note: "the producer had lost its state" },
-        ..TraceEvent::default()
-    };
-    let until = incident.at.as_nanos();
-    let from = until.saturating_sub(incident.took.as_nanos());
-    Extent { thread: thread(incident.producer), from, until, event }
-}
-
-/// A time that was no work. That of loading has its incident.
-fn spent<'a>(span: &TimeSpan) -> Extent<'a> {
-    let event = TraceEvent {
-        name: span.kind.text().to_owned(),
-        cat: Some("wait"),
-        args: Args::Note { note: "no item was worked on" },
-        ..TraceEvent::default()
-    };
-    let from = span.start.as_nanos();
-    Extent { thread: thread(Some(span.producer)), from, until: from + span.took.as_nanos(), event }
-}
-
-fn no_item_events<'a>() -> TraceEvent<'a> {
-    TraceEvent {
-        name: NO_ITEM_EVENTS.to_owned(),
-        ph: "i",
-        cat: Some("note"),
-        tid: thread(None),
-        ts: Some(micros(0)),
-        scope: Some("p"),
-        args: Args::Note {
-            note: "without item events, a trace has failures and lost producers only",
-        },
-        ..TraceEvent::default()
+fn moment(incident: &Incident) -> Value {
+    // The extent of an instant: its thread or its process.
+    let extent = if incident.producer.is_some() { "t" } else { "p" };
+    let (tid, ts) = (thread(incident.producer), micros(incident.at.as_nanos()));
+    let name = incident.kind.text();
+    let mut args = json!({"text": incident.text});
+    if let Some(item) = incident.item {
+        args["item"] = item.into();
     }
-}
-
-fn moment(incident: &Incident) -> TraceEvent<'_> {
-    TraceEvent {
-        name: incident.kind.text().to_owned(),
-        ph: "i",
-        cat: Some("incident"),
-        tid: thread(incident.producer),
-        ts: Some(micros(incident.at.as_nanos())),
-        scope: Some(if incident.producer.is_some() { "t" } else { "p" }),
-        args: Args::Incident { item: incident.item, text: &incident.text },
-        ..TraceEvent::default()
-    }
+    json!({"name": name, "ph": "i", "cat": "incident", "tid": tid, "ts": ts, "s": extent, "args": args})
 }
 
 /// Readers multiply by 1,000 and drop the fraction. Half a nanosecond more makes that the exact number.
