@@ -79,13 +79,9 @@ impl Conclusion {
 
     /// The limit with its numbers, and what to change.
     pub(super) fn of(bottleneck: Bottleneck, shares: &TimeShares, run: &RunReport) -> Self {
-        Conclusion {
-            limit: Some(shares.limit_with_numbers(bottleneck, run)),
-            second: shares.second(bottleneck),
-            advice: shares.advised(bottleneck, run),
-            ..Conclusion::begun(run)
-        }
-        .and_head(run)
+        let (limit, advice) = shares.concluded(bottleneck, run);
+        let second = shares.second(bottleneck);
+        Conclusion { limit: Some(limit), second, advice, ..Conclusion::begun(run) }.and_head(run)
     }
 
     /// Adds what the head of the line cost, unless the limit has advice for the window.

@@ -78,15 +78,7 @@ impl RecordedTimes {
             ..TimeAccount::default()
         };
         for (kind, row) in TimeKind::DRAWN.into_iter().zip(1..) {
-            let time = Duration::from_nanos(self.busy.sum(row * self.producers + producer));
-            match kind {
-                TimeKind::Loading => account.loading = time,
-                TimeKind::HeldBack => account.held_back = time,
-                TimeKind::Order => account.order = time,
-                TimeKind::Journal => account.journal = time,
-                TimeKind::Dead => account.dead = time,
-                TimeKind::Work | TimeKind::Input => {}
-            }
+            account.add(kind, Duration::from_nanos(self.busy.sum(row * self.producers + producer)));
         }
         account.input = Duration::from_nanos(end).saturating_sub(account.sum());
         account

@@ -114,30 +114,25 @@ impl TimeKind {
     pub(crate) const DRAWN: [TimeKind; 5] =
         [TimeKind::Loading, TimeKind::HeldBack, TimeKind::Order, TimeKind::Journal, TimeKind::Dead];
 
+    /// The names of all kinds, and their words.
+    const NAMES: [(&str, &str); 7] = [
+        ("work", "work"),
+        ("loading", "loading"),
+        ("held_back", "held back"),
+        ("input", "waiting for input"),
+        ("order", "waiting for order"),
+        ("journal", "journal"),
+        ("dead", "dead"),
+    ];
+
     /// The kind in a table, a legend and a trace.
     pub(crate) fn text(self) -> &'static str {
-        match self {
-            TimeKind::Work => "work",
-            TimeKind::Loading => "loading",
-            TimeKind::HeldBack => "held back",
-            TimeKind::Input => "waiting for input",
-            TimeKind::Order => "waiting for order",
-            TimeKind::Journal => "journal",
-            TimeKind::Dead => "dead",
-        }
+        Self::NAMES[self as usize].1
     }
 
     /// The kind in JSON, in metrics, and as a class on a page.
     pub fn name(self) -> &'static str {
-        match self {
-            TimeKind::Work => "work",
-            TimeKind::Loading => "loading",
-            TimeKind::HeldBack => "held_back",
-            TimeKind::Input => "input",
-            TimeKind::Order => "order",
-            TimeKind::Journal => "journal",
-            TimeKind::Dead => "dead",
-        }
+        Self::NAMES[self as usize].0
     }
 }
 

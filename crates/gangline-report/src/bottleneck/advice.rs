@@ -126,10 +126,11 @@ fn larger_size(run: &RunReport) -> Option<u64> {
 }
 
 /// A size of batches with which each producer has equally many: as many as the busiest has now.
-pub(super) fn smaller_batches(run: &RunReport) -> Option<u64> {
+pub(super) fn smaller_batches(run: &RunReport) -> Option<Advice> {
     let (producers, calls) = (run.producers.len().max(1) as u64, calls(run).max(1));
     let even = worked(run).div_ceil(calls.div_ceil(producers).saturating_mul(producers));
-    (run.splits.batches > 0 && even < worked(run).div_ceil(calls)).then_some(even)
+    (run.splits.batches > 0 && even < worked(run).div_ceil(calls))
+        .then_some(Advice::SmallerBatch { items: even })
 }
 
 /// The number of items per state at which recycling takes a small share of the work, unless states were lost.

@@ -13,132 +13,133 @@ use crate::run_report::NO_WINDOW;
 use crate::run_report::RunReport;
 
 impl TimeShares {
-    /// The limit with its numbers.
-    pub(super) fn limit_with_numbers(&self, bottleneck: Bottleneck, run: &RunReport) -> Limit {
+    /// The limit with its numbers, and what to change, the best first. No setting is advised that is set already, or that
+    /// the machine has no room for.
+    pub(super) fn concluded(
+        &self,
+        bottleneck: Bottleneck,
+        run: &RunReport,
+    ) -> (Limit, Vec<Advice>) {
         let [busy, rebuilding] = [self.producers, self.rebuilding].map(Percent);
-        let [source, consumer] = [self.source, self.consumer].map(Percent);
-        let [full, starved, held_up] =
-            [self.full, self.starved.all, self.starved.held_up].map(Percent);
+        let [full, held_up] = [self.full, self.starved.held_up].map(Percent);
         match bottleneck {
-            Bottleneck::Source => match self.origin {
-                Origin::Iterator => Limit::Source { busy: source, starved },
-                Origin::StageBefore => Limit::StageBefore { idle: source, starved },
-            },
-            Bottleneck::Producers => Limit::Producers { busy, rebuilding },
+            Bottleneck::Source => self.source_limit(run),
+            Bottleneck::Consumer => self.consumer_limit(),
+            Bottleneck::Producers => (Limit::Producers { busy, rebuilding }, for_producers(run)),
             Bottleneck::Rebuilding => {
                 let sum = |of: fn(&ProducerReport) -> u64| run.producers.iter().map(of).sum();
-                match (sum(|it| it.states_lost), sum(|it| it.rebuilds)) {
+                let limit = match (sum(|it| it.states_lost), sum(|it| it.rebuilds)) {
                     (0, _) => Limit::Recycling { busy, rebuilding, states: sum(|it| it.recycles) },
                     (states, calls) => Limit::Rebuilding { busy, rebuilding, states, calls },
-                }
+                };
+                let longer = advice::longer_lives(self.rebuilding, self.producers, run);
+                (limit, vec![longer.unwrap_or(Advice::WhyStatesAreLost), Advice::FasterInit])
             }
-            Bottleneck::Consumer => match self.taking_part() {
-                PartKind::Caller(form) => Limit::Caller { form, busy: consumer },
-                PartKind::NextStage => Limit::NextStage { idle: consumer },
-                _ => Limit::Consumer { busy: consumer, full },
-            },
-            Bottleneck::Window if run.window_memory.is_some() => {
-                Limit::WindowMemory { full, held_up }
+            Bottleneck::Window => {
+                let limit = match run.window_memory {
+                    Some(_) => Limit::WindowMemory { full, held_up },
+                    None => Limit::Window { full, held_up },
+                };
+                (limit, vec![head_cost::larger_window(run)])
             }
-            Bottleneck::Window => Limit::Window { full, held_up },
-            Bottleneck::Backoff => Limit::Backoff { waiting: Percent(self.starved.backing_off) },
+            Bottleneck::Backoff => self.backoff_limit(run),
             Bottleneck::HeldBack | Bottleneck::Journal | Bottleneck::LostWorker => {
                 self.limit_aside(bottleneck, run)
             }
-            Bottleneck::Head => Limit::Head(head_cost::cost(run)),
+            Bottleneck::Head => (Limit::Head(head_cost::cost(run)), vec![]),
             Bottleneck::Uneven => {
                 let (most, producer) = self.busiest;
                 let place = run.producers[producer].place.clone();
-                Limit::Uneven { producer, place, busy: Percent(most), mean: busy }
+                // The order of calls cannot be chosen.
+                let order = (run.window != NO_WINDOW).then_some(Advice::LongItemsFirst);
+                let advice = [order, advice::smaller_batches(run), head_cost::copies(run)];
+                let limit = Limit::Uneven { producer, place, busy: Percent(most), mean: busy };
+                (limit, advice.into_iter().flatten().collect())
             }
-            Bottleneck::TooFew => Limit::TooFew {
-                items: advice::worked(run),
-                calls: advice::calls(run),
-                busy: Percent(mean(run, |producer| producer.working)),
-            },
-            _ if run.window == NO_WINDOW => Limit::MixedCalls { busy, rebuilding },
-            _ => {
-                let parts = [
-                    (self.feeding_part(), source),
-                    (PartKind::Producers, busy),
-                    (self.taking_part(), consumer),
-                ];
-                let parts = parts.map(|(part, share)| BusyPart { part, share, stage: None });
-                Limit::Mixed { parts: parts.into(), rebuilding, full }
+            Bottleneck::TooFew => {
+                let (items, calls) = (advice::worked(run), advice::calls(run));
+                let busy = Percent(mean(run, |producer| producer.working));
+                (Limit::TooFew { items, calls, busy }, for_few(run, advice::smaller_batches(run)))
+            }
+            _ if run.window == NO_WINDOW => (Limit::MixedCalls { busy, rebuilding }, vec![]),
+            _ => self.mixed_limit(run),
+        }
+    }
+
+    fn source_limit(&self, run: &RunReport) -> (Limit, Vec<Advice>) {
+        let [source, starved] = [self.source, self.starved.all].map(Percent);
+        match self.origin {
+            Origin::StageBefore => {
+                (Limit::StageBefore { idle: source, starved }, vec![Advice::StageBefore])
+            }
+            Origin::Iterator => {
+                let advice = match advice::producers_have_time(run) {
+                    true => Advice::LessInSourceMoreInWork,
+                    false => Advice::LessInSource,
+                };
+                (Limit::Source { busy: source, starved }, vec![advice])
             }
         }
     }
 
+    fn consumer_limit(&self) -> (Limit, Vec<Advice>) {
+        let [busy, full] = [self.consumer, self.full].map(Percent);
+        let (limit, advice) = match self.taking_part() {
+            PartKind::Caller(form) => (Limit::Caller { form, busy }, Advice::LessBetweenResults),
+            PartKind::NextStage => (Limit::NextStage { idle: busy }, Advice::NextStage),
+            _ => (Limit::Consumer { busy, full }, Advice::LessInConsumer),
+        };
+        (limit, vec![advice])
+    }
+
+    fn backoff_limit(&self, run: &RunReport) -> (Limit, Vec<Advice>) {
+        let waiting = self.starved.backing_off;
+        // If the two times need not overlap, the input may have ended before.
+        let overlap = self.full + waiting > 1.0;
+        let mut advice = vec![Advice::WhyItemsFail { share: None }, Advice::ShorterBackoff];
+        if overlap && run.window != NO_WINDOW {
+            advice.push(head_cost::larger_window(run));
+        }
+        (Limit::Backoff { waiting: Percent(waiting) }, advice)
+    }
+
+    fn mixed_limit(&self, run: &RunReport) -> (Limit, Vec<Advice>) {
+        let parts = [
+            (self.feeding_part(), self.source),
+            (PartKind::Producers, self.producers),
+            (self.taking_part(), self.consumer),
+        ];
+        let part = |(part, share)| BusyPart { part, share: Percent(share), stage: None };
+        let [rebuilding, full] = [self.rebuilding, self.full].map(Percent);
+        let limit = Limit::Mixed { parts: parts.map(part).into(), rebuilding, full };
+        let larger = match run.window_memory {
+            // A window that was not full held nothing up.
+            _ if self.full < LEAST_WAIT => None,
+            Some(_) => Some(Advice::LargerWindowMemory),
+            None => Some(Advice::LargerWindow),
+        };
+        (limit, larger.into_iter().collect())
+    }
+
     /// The limit of a run in which producers did something other than work or wait for items.
-    fn limit_aside(&self, bottleneck: Bottleneck, run: &RunReport) -> Limit {
+    fn limit_aside(&self, bottleneck: Bottleneck, run: &RunReport) -> (Limit, Vec<Advice>) {
         match bottleneck {
             Bottleneck::HeldBack => {
                 let (by, held) = super::held_most(run).unwrap_or_default();
                 let (by, busy) = (by.to_owned(), Percent(self.producers));
-                Limit::HeldBack { by, held: held.as_secs_f64(), busy }
+                let limit = Limit::HeldBack { by, held: held.as_secs_f64(), busy };
+                (limit, vec![Advice::LimitAsNeeded])
             }
             Bottleneck::Journal => {
                 let [consumer, producers] = [self.aside.written, self.aside.journal].map(Percent);
-                Limit::Journal { consumer, producers }
+                (Limit::Journal { consumer, producers }, vec![Advice::FasterDisk])
             }
             _ => {
                 let dead = run.producers.iter().map(|it| it.times.dead).sum::<Duration>();
-                Limit::LostWorker { dead: dead.as_secs_f64(), share: Percent(self.aside.dead) }
+                let (dead, share) = (dead.as_secs_f64(), Percent(self.aside.dead));
+                (Limit::LostWorker { dead, share }, vec![Advice::WhyWorkersAreLost])
             }
         }
-    }
-
-    /// What to change, the best first. No setting is among it that is set already, or that the machine has no room for.
-    pub(super) fn advised(&self, bottleneck: Bottleneck, run: &RunReport) -> Vec<Advice> {
-        let smaller = || advice::smaller_batches(run).map(|items| Advice::SmallerBatch { items });
-        // The order of calls cannot be chosen.
-        let order = (run.window != NO_WINDOW).then_some(Advice::LongItemsFirst);
-        let advice = match bottleneck {
-            Bottleneck::Source => {
-                let advice = match self.origin {
-                    Origin::StageBefore => Advice::StageBefore,
-                    _ if advice::producers_have_time(run) => Advice::LessInSourceMoreInWork,
-                    _ => Advice::LessInSource,
-                };
-                [Some(advice), None, None]
-            }
-            Bottleneck::Consumer => {
-                let advice = match self.taking_part() {
-                    PartKind::Caller(_) => Advice::LessBetweenResults,
-                    PartKind::NextStage => Advice::NextStage,
-                    _ => Advice::LessInConsumer,
-                };
-                [Some(advice), None, None]
-            }
-            Bottleneck::Producers => return for_producers(run),
-            Bottleneck::Rebuilding => {
-                let longer = advice::longer_lives(self.rebuilding, self.producers, run);
-                [longer.or(Some(Advice::WhyStatesAreLost)), Some(Advice::FasterInit), None]
-            }
-            Bottleneck::Window => [Some(head_cost::larger_window(run)), None, None],
-            Bottleneck::Backoff => {
-                // If the two times need not overlap, the input may have ended before.
-                let overlap = self.full + self.starved.backing_off > 1.0;
-                let larger =
-                    (overlap && run.window != NO_WINDOW).then(|| head_cost::larger_window(run));
-                [Some(Advice::WhyItemsFail { share: None }), Some(Advice::ShorterBackoff), larger]
-            }
-            Bottleneck::HeldBack => [Some(Advice::LimitAsNeeded), None, None],
-            Bottleneck::Journal => [Some(Advice::FasterDisk), None, None],
-            Bottleneck::LostWorker => [Some(Advice::WhyWorkersAreLost), None, None],
-            Bottleneck::Uneven => [order, smaller(), head_cost::copies(run)],
-            Bottleneck::TooFew => return for_few(run, smaller()),
-            // A window that was not full held nothing up.
-            Bottleneck::Mixed if self.full >= LEAST_WAIT && run.window != NO_WINDOW => {
-                let larger = match run.window_memory {
-                    Some(_) => Advice::LargerWindowMemory,
-                    None => Advice::LargerWindow,
-                };
-                [Some(larger), None, None]
-            }
-            _ => [None; 3],
-        };
-        advice.into_iter().flatten().collect()
     }
 
     fn feeding_part(&self) -> PartKind {
