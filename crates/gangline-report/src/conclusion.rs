@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::account::Ending;
 pub use super::advice::{Advice, PlaceKind};
 pub use super::formats::Percent;
+use super::vocabulary::{Vocabulary, Words};
 
 /// What limited a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
@@ -239,6 +240,14 @@ impl Limit {
 }
 
 impl Conclusion {
+    /// The words about the run.
+    pub(super) fn words(&self, vocabulary: Vocabulary) -> &'static Words {
+        match self.team.place {
+            TeamPlace::Cluster => vocabulary.words_in_cluster(),
+            TeamPlace::Threads | TeamPlace::Processes => vocabulary.words(),
+        }
+    }
+
     /// The part of the run that limited it.
     pub fn bottleneck(&self) -> Bottleneck {
         self.limit.as_ref().map_or(Bottleneck::Unknown, Limit::bottleneck)

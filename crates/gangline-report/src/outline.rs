@@ -126,11 +126,20 @@ fn leads(report: &RunReport) -> Vec<(String, Option<Ink>)> {
     let conclusion = Some(&report.conclusion).filter(|conclusion| !conclusion.is_empty());
     let fallbacks = report.fallbacks.iter().map(|fallback| format!("devices: {fallback}"));
     let leads = provenance.map(|line| (line, Some(Ink::Faint))).into_iter();
-    // The title says that a run was cancelled, and its error says no more.
-    let error = report.error.clone().filter(|_| report.ending != Ending::Cancelled);
+    // The title says that a run was cancelled, and its error says no more. One among few failures is said there.
+    let is_said = report.ending == Ending::Cancelled || is_listed(report);
+    let error = report.error.clone().filter(|_| !is_said);
     let leads = leads.chain(error.map(|error| (error, Some(Ink::Bad))));
     let leads = leads.chain(conclusion.map(|it| (it.clone(), Some(Ink::Strong))));
     leads.chain(fallbacks.map(|it| (it, Some(Ink::Warning)))).collect()
+}
+
+/// Whether the failure that ended the run is in the list of failures that a text has too.
+fn is_listed(report: &RunReport) -> bool {
+    let Some(end) = &report.ended_by else { return false };
+    let is_end =
+        |it: &Failure| (it.item, &it.error, &it.causes) == (end.item, &end.error, &end.causes);
+    report.failures.iter().take(FAILURES.text).any(is_end)
 }
 
 fn account(report: &RunReport) -> Section<'_> {
@@ -287,9 +296,10 @@ fn workers(report: &RunReport) -> Option<Section<'_>> {
     let words = report.words();
     let host = |it: &WorkerReport| it.host.as_deref().unwrap_or("this machine").to_owned();
     let pid = |it: &WorkerReport| it.pid.map_or_else(String::new, |pid| pid.to_string());
-    let (heading, noun) = match report.vocabulary {
-        Vocabulary::Workers => ("Processes", "process"),
-        Vocabulary::Items | Vocabulary::Jobs => ("Workers", "worker"),
+    // Where a producer is a worker, what it runs in is a process.
+    let (heading, noun) = match words.producer {
+        "worker" => ("Processes", "process"),
+        _ => ("Workers", "worker"),
     };
     let title = format!("The {noun} of each {}", words.producer);
     let table = TableOf::new(title, WORKERS, workers.into_iter())
@@ -338,11 +348,17 @@ fn window(report: &RunReport, key: usize) -> Option<Section<'_>> {
 }
 
 fn provenance(report: &RunReport) -> Option<Section<'_>> {
-    // The settings of the library are no words of the program or the package.
-    let hides = |name: &str| {
-        report.vocabulary != Vocabulary::Items && report.provenance.settings.contains_key(name)
+    // The settings of the library are no words of the program or the package, and defaults say nothing.
+    let hides = |name: &str, value: &str| {
+        let is_default = match name.rsplit(": ").next() {
+            Some("window") => value == "grows as needed",
+            Some("order") => value == "input",
+            _ => false,
+        };
+        report.provenance.settings.contains_key(name)
+            && (is_default || report.vocabulary != Vocabulary::Items)
     };
-    let facts = report.provenance.facts().filter(|(name, _)| !hides(name));
+    let facts = report.provenance.facts().filter(|(name, value)| !hides(name, value));
     let facts = facts.map(|(name, value)| (name.to_owned(), value.into()));
     let mut facts: Vec<(String, Cell<'_>)> = facts.collect();
     let command = &report.provenance.command;
@@ -358,7 +374,7 @@ mod tests {
     use super::super::document::TableRow;
     use super::*;
     use crate::formats::Plain;
-    use crate::samples::eventful;
+    use crate::samples::{PlayedRun, eventful, failure};
     use crate::text_style::TextStyle;
 
     /// A page as its reader sees it.
@@ -414,6 +430,50 @@ mod tests {
         for shown in shared.iter().map(|shown| words(&Plain(shown).to_string())) {
             assert!(text.contains(&shown), "{shown}: {text}");
             assert!(page.contains(&shown.replace('`', "")), "{shown}: {page}");
+        }
+    }
+
+    #[test]
+    fn the_failure_that_ended_a_run_is_said_once() {
+        let mut played = PlayedRun::new(1);
+        let failure = failure(3, 0, 1, "bad pixel");
+        played.fail(1_000, failure.clone());
+        played.totals.ending = Ending::Failed;
+        played.totals.error = Some(failure.to_string());
+        played.totals.ended_by = Some(failure);
+        let report = played.end(2_000);
+        for shown in [report.to_string(), seen(&report.to_html())] {
+            assert_eq!(shown.matches("bad pixel").count(), 1, "{shown}");
+        }
+        let unlisted = RunReport { failures: vec![], ..report };
+        assert!(unlisted.to_string().contains("bad pixel"), "{unlisted}");
+    }
+
+    #[test]
+    fn settings_that_are_defaults_are_not_listed() {
+        let mut report = eventful(1);
+        report.provenance.settings = [
+            ("first: window", "grows as needed"),
+            ("first: order", "input"),
+            ("second: window", "512"),
+            ("second: order", "completion"),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into();
+        let page = seen(&report.to_html());
+        assert!(page.contains("second: window512") && page.contains("second: order"), "{page}");
+        assert!(!page.contains("first: "), "{page}");
+    }
+
+    #[test]
+    fn producers_of_a_cluster_are_workers_in_all_of_its_report() {
+        let mut run = PlayedRun::on(vec!["node/0".to_owned()], Some("work"));
+        let worker = WorkerReport { host: Some("node".to_owned()), ..WorkerReport::default() };
+        run.totals.producers[0].worker = Some(worker);
+        run.consume(500, 10);
+        let report = run.end(20_000);
+        for shown in [report.to_string(), report.to_html()] {
+            assert!(!shown.to_lowercase().contains("producer"), "{shown}");
         }
     }
 }

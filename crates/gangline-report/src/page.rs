@@ -297,7 +297,7 @@ mod tests {
             "<h2>Timeline</h2>",
             "<h2>Items done over time</h2>",
             "<h2>Times of attempts</h2>",
-            "producer 1 (cuda:1) was abandoned with its thread: CUDA_ERROR_ECC_UNCORRECTABLE &lt;b&gt;",
+            "worker 1 (cuda:1) was abandoned with its thread: CUDA_ERROR_ECC_UNCORRECTABLE &lt;b&gt;",
             "item 17",
             "threads abandoned",
             "<h2>Slowest items</h2>",
@@ -336,7 +336,7 @@ mod tests {
         let mut report = eventful(300);
         report.failures.extend(report.failures.clone());
         let page = report.to_html();
-        assert!(page.contains("and 44 more producers"));
+        assert!(page.contains("and 44 more workers"));
         assert!(page.contains(">1,800 items<") && page.contains("<div>and 800 more</div>"));
         let timeline = page.split("<h2>Timeline</h2>").nth(1).unwrap();
         let timeline = timeline.split("</section>").next().unwrap();
@@ -397,7 +397,7 @@ mod tests {
         }
         assert!(!summary.contains("<script") && !summary.contains("<html"));
         assert!(!summary.contains(HOSTILE) && summary.contains(&Html(HOSTILE).to_string()));
-        for shown in ["Failures", "Producers", "cuda:1", "the file is empty"] {
+        for shown in ["Failures", "Workers", "cuda:1", "the file is empty"] {
             assert!(summary.contains(shown), "{shown}");
         }
         for (head, is_shown) in [("busy", true), ("place", true), ("p90", false), ("init", false)] {

@@ -274,7 +274,7 @@ impl RunReport {
     }
 
     pub(super) fn words(&self) -> &'static Words {
-        self.vocabulary.words()
+        self.findings.words(self.vocabulary)
     }
 
     /// Returns whether a run has begun. A pool that has had no run has a report too.

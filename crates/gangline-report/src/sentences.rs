@@ -175,7 +175,7 @@ pub(super) fn losses(report: &RunReport, index: usize) -> Vec<String> {
         losses.push(format!("was taken out of service{why}"));
     }
     if let Some(why) = producer.worker.as_ref().and_then(|worker| worker.lost.as_ref()) {
-        losses.push(format!("lost its worker: {}", clipped(why, LONGEST_TEXT)));
+        losses.push(format!("was lost: {}", clipped(why, LONGEST_TEXT)));
     }
     if let Some(ceiling) = producer.batch_ceiling {
         losses.push(format!(

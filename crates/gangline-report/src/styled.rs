@@ -214,7 +214,7 @@ mod tests {
             )
         );
         assert!(text.contains("\nThe order limited the run: "));
-        assert!(text.contains("\n  and 60 more producers\n"), "{text}");
+        assert!(text.contains("\n  and 60 more workers\n"), "{text}");
         assert!(text.contains("\n  192 items in producer_work on 32 devices: the file is empty\n"));
         assert!(text.contains("\n    and 189 more items\n"));
     }
@@ -234,7 +234,7 @@ mod tests {
     #[test]
     fn lost_producers_and_missing_measurements_are_stated() {
         let text = eventful(2).to_string();
-        let lost = "producer 1 (cuda:1) was abandoned with its thread:";
+        let lost = "worker 1 (cuda:1) was abandoned with its thread:";
         assert!(text.contains(lost), "{text}");
         assert!(!text.contains("No item events"));
         let mut told = PlayedRun::new(1);

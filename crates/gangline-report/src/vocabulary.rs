@@ -75,10 +75,15 @@ words! {
 }
 
 /// The words of the library about a run in a cluster.
-pub(super) const IN_CLUSTER: Words =
+const IN_CLUSTER: Words =
     Words { producer: "worker", producers: "workers", working: "workers", ..ITEMS };
 
 impl Vocabulary {
+    /// The words about a run in a cluster.
+    pub(super) fn words_in_cluster(self) -> &'static Words {
+        if self == Vocabulary::Items { &IN_CLUSTER } else { self.words() }
+    }
+
     pub(super) fn words(self) -> &'static Words {
         match self {
             Vocabulary::Items => &ITEMS,

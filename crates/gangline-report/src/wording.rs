@@ -20,7 +20,7 @@ use super::conclusion::{
 };
 use super::formats::{Count, Many, Time, capitalised};
 use super::split_report::counts;
-use super::vocabulary::{IN_CLUSTER, Vocabulary, Words};
+use super::vocabulary::{Vocabulary, Words};
 
 /// The share of the time from which a part of what a journal took is mentioned.
 const LEAST_JOURNAL: f64 = 0.01;
@@ -52,10 +52,7 @@ pub(super) fn prediction(with: &str, lasted: Duration, recorded: Duration) -> St
 
 impl<'a> Wording<'a> {
     fn new(conclusion: &'a Conclusion, vocabulary: Vocabulary) -> Self {
-        let words = match (vocabulary, conclusion.team.place) {
-            (Vocabulary::Items, TeamPlace::Cluster) => IN_CLUSTER,
-            _ => *vocabulary.words(),
-        };
+        let words = *conclusion.words(vocabulary);
         Wording { conclusion, vocabulary, words }
     }
 

@@ -51,6 +51,9 @@ struct OutcomeCounts {
 /// The figures beside a bar get a width of a multiple of this, so that the bar stands still while they change.
 const FIGURES_STEP: usize = 8;
 
+/// A narrower display lacks the shares of the time, and has no room for them beside the names of items.
+const LEAST_WITH_SHARES: usize = 60;
+
 /// A head of two lines leaves this number, with one line for the producers.
 const LEAST_FOR_TWO: usize = 3;
 
@@ -274,7 +277,12 @@ impl ProgressBoard {
 
     /// The name, a bar and the figures; the figures have a line of their own if they leave a bar too little.
     fn head(&self, columns: usize, most: usize) -> Vec<String> {
-        let figures = self.figures().join("  ");
+        let mut figures = self.figures();
+        // The rate goes first, then the time to the end.
+        while figures.len() > 1 && width_of(&figures) + 2 > columns {
+            figures.remove(1);
+        }
+        let figures = figures.join("  ");
         let mut parts = Vec::new();
         let mut room = columns;
         if !self.desc.is_empty() {
@@ -341,13 +349,15 @@ impl ProgressBoard {
         let place = longest(|watch| watch.place.clone());
         let done = longest(|watch| watch.items.to_string());
         shown.iter().map(move |&(number, watch)| {
-            let line = format!(
-                "  {number:>digits$}  {:<place$}  {:>done$} {:<5}  {} busy  ",
+            let mut line = format!(
+                "  {number:>digits$}  {:<place$}  {:>done$} {:<5}  ",
                 watch.place,
                 watch.items,
                 if watch.items == 1 { "item" } else { "items" },
-                share(share_of([watch], self.now)),
             );
+            if columns >= LEAST_WITH_SHARES {
+                line += &format!("{} busy  ", share(share_of([watch], self.now)));
+            }
             let room = columns.saturating_sub(display_width(&line));
             let line = line + &watch.doing(self.now, room);
             if watch.is_lost() { self.paint(Ink::Bad, &line) } else { line }
@@ -389,6 +399,11 @@ impl ProgressBoard {
             desc => format!("{desc}: {text}"),
         }
     }
+}
+
+/// The width of figures, with two spaces between each.
+fn width_of(figures: &[String]) -> usize {
+    figures.iter().map(|it| display_width(it) + 2).sum::<usize>().saturating_sub(2)
 }
 
 fn push_count(parts: &mut Vec<String>, count: u64, of_what: &str) {

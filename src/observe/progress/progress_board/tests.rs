@@ -117,6 +117,25 @@ fn only_seats_with_a_worker_have_a_line() {
 }
 
 #[test]
+fn a_narrow_display_keeps_the_failures_and_the_names_of_items() {
+    let key = Some("tile-46.tif");
+    let board = board(&[
+        (0, started(Some(100), &["cuda:0"])),
+        (0, starts(3, 0, key)),
+        (1_000, done(45)),
+        (1_000, failed(4, "bad")),
+    ]);
+    let lines = board.lines(3, 40);
+    assert!(
+        lines[1].starts_with("  46/100 in 1.0 s") && lines[1].ends_with("1 failed"),
+        "{lines:?}"
+    );
+    assert_eq!(lines[2], "  0  cuda:0  0 items  tile-46.tif, 1.0 s");
+    assert!(lines.iter().all(|line| display_width(line) <= 40), "{lines:?}");
+    assert!(board.lines(3, 80)[1].contains("% busy"));
+}
+
+#[test]
 fn the_bar_takes_the_room_that_the_figures_leave() {
     let board = board(&[(0, started(Some(4), &["cpu"])), (1_000, done(2))]);
     let head = |columns| board.lines(1, columns).remove(0);
@@ -124,9 +143,9 @@ fn the_bar_takes_the_room_that_the_figures_leave() {
         let width = head(columns).chars().count();
         assert!((columns - FIGURES_STEP..=columns).contains(&width), "{width} of {columns}");
     }
-    let narrow = ["Segmenting  [########--------]", "  2/4 in 1.0 s  2.0/s  1.0 s left"];
-    assert_eq!(board.lines(3, 30)[..2], narrow);
-    assert_eq!(head(30), "Segmenting  2/4 in 1.0 s  2.0/s  1.0 s left", "there is one line");
+    let narrow = ["Segmenting  [########--------]", "  2/4 in 1.0 s  1.0 s left"];
+    assert_eq!(board.lines(3, 30)[..2], narrow, "there is no room for the rate");
+    assert_eq!(head(30), "Segmenting  2/4 in 1.0 s  1.0 s left", "there is one line");
 }
 
 #[test]
