@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use gangline::error::BuildError;
 use gangline::{AnyOrderRunner, Error, Hook, Journal, Order};
+use gangline_scheduler::replay::{RunModel, replay};
+use gangline_scheduler::window::Window;
+use gangline_scheduler::{Backoff, Bypass, Config, Input, OnError, Outcome, Timeouts};
 
 use crate::hooks::{Gauge, Hooks, both_orders};
 use crate::probe::{Probe, check_afterwards, check_summary};
@@ -169,6 +172,85 @@ fn straggling(hooks: Hooks) -> Hooks {
         }
         Ok(x)
     })
+}
+
+/// Predictions ask the same scheduler and window. The items that a run lets in behind a slow head are counted, so no clock
+/// decides: item 0 stays at work until the predicted number of others are done.
+#[test]
+fn a_prediction_lets_in_as_many_items_behind_a_straggler_as_the_run() {
+    for (producers, window) in [(2, None), (3, None), (2, Some(8)), (3, Some(100))] {
+        no_hang(move || {
+            let predicted = predicted_behind_head(producers, window);
+            let (done, pulled) = (Counter::new(), Gauge::default());
+            let in_flight = pulled.clone();
+            let hooks = Hooks::new()
+                .work(move |_, x| {
+                    match x {
+                        0 => done.reach(predicted - 1),
+                        _ => _ = done.add(1),
+                    }
+                    Ok(x)
+                })
+                .consume(move |_, x| {
+                    assert!(x > 0 || in_flight.now() == predicted, "{}", in_flight.now());
+                    Ok(())
+                });
+            let mut pool = match window {
+                Some(window) => hooks.windowed(Order::Input, producers, window),
+                None => hooks.pool(Order::Input, producers),
+            };
+            pool.run(counted(&pulled, 1_000)).unwrap();
+        });
+    }
+}
+
+/// How many items are pulled in virtual time before the first is consumed, which takes a thousand times as long as others.
+fn predicted_behind_head(producers: usize, window: Option<usize>) -> u64 {
+    let window = Window::new(window, producers, None);
+    let config = Config {
+        producers,
+        places: None,
+        order: Order::Input,
+        window: window.size(),
+        batching: None,
+        on_error: OnError::Stop,
+        retries: 0,
+        backoff: Backoff::default(),
+        quarantine_after: None,
+        copy_after: None,
+        timeouts: Timeouts::default(),
+        min_producers: 1,
+        bypass: Bypass::Never,
+        input: Input::MayCome,
+    };
+    let mut straggler = Straggler::default();
+    replay(config, window, 1_000, &mut straggler);
+    straggler.before_first
+}
+
+#[derive(Default)]
+struct Straggler {
+    pulled: u64,
+    before_first: u64,
+}
+
+impl RunModel for Straggler {
+    fn pull(&mut self, _: u64) -> Duration {
+        self.pulled += 1;
+        Duration::ZERO
+    }
+
+    fn work(&mut self, _: usize, items: &[u64], _: u32) -> (Duration, Outcome) {
+        let took = if items == [0] { 1_000 } else { 1 };
+        (Duration::from_millis(took), Outcome::Succeeded)
+    }
+
+    fn consume(&mut self, item: u64) -> Duration {
+        if item == 0 {
+            self.before_first = self.pulled;
+        }
+        Duration::ZERO
+    }
 }
 
 /// Item 0 stays at work until the window has room for no more.
