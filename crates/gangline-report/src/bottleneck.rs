@@ -104,9 +104,9 @@ impl Conclusion {
 pub(super) struct TimeShares {
     origin: Origin,
     destination: Destination,
-    source: f64,
+    pub(super) source: f64,
     /// Time with a full window.
-    full: f64,
+    pub(super) full: f64,
     /// Time that producers worked, on average.
     producers: f64,
     /// Time that producers rebuilt lost or recycled states, on average.
@@ -117,7 +117,7 @@ pub(super) struct TimeShares {
     /// The share of the busiest producer, and its number.
     busiest: (f64, usize),
     starved: StarvedShares,
-    consumer: f64,
+    pub(super) consumer: f64,
     /// The time of the consumer, or of the next stage of a pipeline.
     taking: f64,
     /// Time that the head of line was blocked.
@@ -262,19 +262,6 @@ impl TimeShares {
     /// The share of the time that producers worked or built states, on average.
     pub(super) fn at_work(&self) -> f64 {
         (self.producers + self.rebuilding + self.loading).min(1.0)
-    }
-
-    /// The share of the time with a full window.
-    pub(super) fn full(&self) -> f64 {
-        self.full
-    }
-
-    pub(super) fn source(&self) -> f64 {
-        self.source
-    }
-
-    pub(super) fn consumer(&self) -> f64 {
-        self.consumer
     }
 
     /// The working parts, busiest first. Of equals, the one downstream comes first, since the others wait for

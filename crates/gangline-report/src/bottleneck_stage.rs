@@ -94,11 +94,11 @@ fn in_spite_of_few(
 fn parts(stages: &[StageShares<'_>]) -> Vec<WorkingPart> {
     let part = |stage, bottleneck, share| WorkingPart { stage, bottleneck, share };
     let last = stages.len() - 1;
-    let mut parts = vec![part(last, Bottleneck::Consumer, stages[last].shares.consumer())];
+    let mut parts = vec![part(last, Bottleneck::Consumer, stages[last].shares.consumer)];
     for (number, stage) in stages.iter().enumerate().rev() {
         parts.push(part(number, Bottleneck::Producers, stage.shares.at_work()));
     }
-    parts.push(part(0, Bottleneck::Source, stages[0].shares.source()));
+    parts.push(part(0, Bottleneck::Source, stages[0].shares.source));
     parts
 }
 
@@ -132,7 +132,7 @@ fn named(stages: &[StageShares<'_>], part: &WorkingPart) -> BusyPart {
 }
 
 fn mixed(stages: &[StageShares<'_>], parts: &[WorkingPart], whole: &RunReport) -> Conclusion {
-    let is_full = stages.iter().any(|stage| stage.shares.full() >= LEAST_WAIT);
+    let is_full = stages.iter().any(|stage| stage.shares.full >= LEAST_WAIT);
     Conclusion {
         limit: Some(Limit::MixedStages {
             parts: parts.iter().map(|it| named(stages, it)).collect(),

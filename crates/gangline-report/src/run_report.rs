@@ -277,6 +277,16 @@ impl RunReport {
         self.findings.words(self.vocabulary)
     }
 
+    /// Gives producers other numbers in all lists about what they did.
+    pub(super) fn renumber(&mut self, number: impl Fn(usize) -> usize) {
+        self.time_spans.iter_mut().for_each(|it| it.producer = number(it.producer));
+        self.slowest.iter_mut().for_each(|it| it.producer = number(it.producer));
+        self.spans.iter_mut().for_each(|it| it.producer = number(it.producer));
+        self.incidents.iter_mut().for_each(|it| it.producer = it.producer.map(&number));
+        let failures = self.failures.iter_mut().chain(&mut self.failures_undelivered);
+        failures.for_each(|it| it.producer = it.producer.map(&number));
+    }
+
     /// Returns whether a run has begun. A pool that has had no run has a report too.
     pub(super) fn has_begun(&self) -> bool {
         self.ending != Ending::InProgress || !self.producers.is_empty()
@@ -313,11 +323,7 @@ pub(super) fn leave_out_vacant(report: &mut RunReport) {
             other.ns.retain(|_| is_row.next().is_none_or(|is_row| *is_row));
         }
     }
-    report.time_spans.iter_mut().for_each(|it| it.producer = row(it.producer));
-    report.slowest.iter_mut().for_each(|it| it.producer = row(it.producer));
-    report.spans.iter_mut().for_each(|it| it.producer = row(it.producer));
-    report.incidents.iter_mut().for_each(|it| it.producer = it.producer.map(row));
-    report.failures.iter_mut().for_each(|it| it.producer = it.producer.map(row));
+    report.renumber(row);
 }
 
 #[cfg(test)]

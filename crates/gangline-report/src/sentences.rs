@@ -154,37 +154,31 @@ pub(super) fn losses(report: &RunReport, index: usize) -> Vec<String> {
         Times(producer.rebuilds),
         Time(producer.rebuilding)
     );
-    let mut losses = Vec::new();
-    match (producer.states_lost, producer.rebuilds) {
-        (0, 0) => {}
-        (_, 0) => losses.push(lost),
-        (0, _) => losses.push(rebuilt),
-        (..) => losses.push(format!("{lost} and {rebuilt}")),
-    }
-    if producer.recycles > 0 {
+    let states = match (producer.states_lost, producer.rebuilds) {
+        (0, 0) => None,
+        (_, 0) => Some(lost),
+        (0, _) => Some(rebuilt),
+        (..) => Some(format!("{lost} and {rebuilt}")),
+    };
+    let recycled = (producer.recycles > 0).then(|| {
         let (times, took) = (Times(producer.recycles), Time(producer.recycling));
-        losses.push(format!("recycled its state {times}, for {took}"));
-    }
-    if producer.replacements > 0 {
-        losses.push(format!("was replaced {}", Times(producer.replacements)));
-    }
-    let why = producer.quarantined.as_ref().map_or(String::new(), |reason| why(report, reason));
-    if producer.abandoned {
-        losses.push(format!("was abandoned with its thread{why}"));
-    } else if producer.quarantined.is_some() {
-        losses.push(format!("was taken out of service{why}"));
-    }
-    if let Some(why) = producer.worker.as_ref().and_then(|worker| worker.lost.as_ref()) {
-        losses.push(format!("was lost: {}", clipped(why, LONGEST_TEXT)));
-    }
-    if let Some(ceiling) = producer.batch_ceiling {
-        losses.push(format!(
-            "had memory for batches of at most {} ({}, or cost or padded size if that is bounded)",
-            Count(ceiling),
-            report.words().items
-        ));
-    }
-    losses.into_iter().map(|loss| format!("{name} {loss}")).collect()
+        format!("recycled its state {times}, for {took}")
+    });
+    let replaced = (producer.replacements > 0)
+        .then(|| format!("was replaced {}", Times(producer.replacements)));
+    let why = producer.quarantined.as_ref().map(|reason| why(report, reason));
+    let gone = match (producer.abandoned, why) {
+        (true, why) => Some(format!("was abandoned with its thread{}", why.unwrap_or_default())),
+        (false, why) => why.map(|why| format!("was taken out of service{why}")),
+    };
+    let worker = producer.worker.as_ref().and_then(|worker| worker.lost.as_ref());
+    let worker = worker.map(|why| format!("was lost: {}", clipped(why, LONGEST_TEXT)));
+    let memory = producer.batch_ceiling.map(|most| {
+        let (most, items) = (Count(most), report.words().items);
+        format!("had memory for batches of at most {most} ({items}, or cost or padded size if that is bounded)")
+    });
+    let losses = [states, recycled, replaced, gone, worker, memory].into_iter().flatten();
+    losses.map(|loss| format!("{name} {loss}")).collect()
 }
 
 /// The batch sizes that were chosen: `cuda:0: 768 (3.10 ms + 110 µs an item), cuda:1: 41 (memory)`.

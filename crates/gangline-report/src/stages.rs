@@ -13,10 +13,9 @@ use super::run_report::{RunReport, StageReport};
 use super::slowest;
 use super::span::MOST_INCIDENTS;
 use super::split_report::SplitReport;
-use super::time_kind::{HeldBackBy, TimeKind, TimeSpan};
+use super::time_kind::{HeldBackBy, TimeKind};
 use super::timeline::{KindTimeline, Timeline};
 use crate::account::{Account, Ending};
-use crate::failure::Failure;
 use crate::provenance::Provenance;
 
 /// What the report of a pipeline is made of, for each stage.
@@ -107,33 +106,28 @@ fn settle_parts(stages: &mut [StageReport]) {
 fn add_lists(whole: &mut RunReport, stages: &[StageReport]) {
     for StageReport { name, report } in stages {
         let before = whole.producers.len();
-        for producer in &report.producers {
-            let mut producer = producer.clone();
-            producer.stage = Some(name.clone());
-            whole.producers.push(producer);
-        }
-        for slow in &report.slowest {
-            let mut slow = slow.clone();
-            slow.producer += before;
-            whole.slowest.push(slow);
-        }
-        for incident in &report.incidents {
-            let mut incident = incident.clone();
-            incident.producer = incident.producer.map(|producer| producer + before);
-            whole.incidents.push(incident);
-        }
-        let span = |span: &TimeSpan| TimeSpan { producer: span.producer + before, ..span.clone() };
-        whole.time_spans.extend(report.time_spans.iter().map(span));
-        let of_stage = |failure: &Failure| Failure {
-            stage: Some(name.clone()),
-            producer: failure.producer.map(|producer| producer + before),
-            ..failure.clone()
+        let mut own = RunReport {
+            producers: report.producers.clone(),
+            slowest: report.slowest.clone(),
+            incidents: report.incidents.clone(),
+            time_spans: report.time_spans.clone(),
+            failures: report.failures.clone(),
+            failures_undelivered: report.failures_undelivered.clone(),
+            ..RunReport::default()
         };
-        whole.failures.extend(report.failures.iter().map(of_stage));
-        whole.failures_undelivered.extend(report.failures_undelivered.iter().map(of_stage));
-        whole.failures_left_out = whole.failures_left_out.saturating_add(report.failures_left_out);
-        whole.incidents_left_out =
-            whole.incidents_left_out.saturating_add(report.incidents_left_out);
+        own.renumber(|producer| producer + before);
+        own.producers.iter_mut().for_each(|it| it.stage = Some(name.clone()));
+        let failures = own.failures.iter_mut().chain(&mut own.failures_undelivered);
+        failures.for_each(|it| it.stage = Some(name.clone()));
+        whole.producers.append(&mut own.producers);
+        whole.slowest.append(&mut own.slowest);
+        whole.incidents.append(&mut own.incidents);
+        whole.time_spans.append(&mut own.time_spans);
+        whole.failures.append(&mut own.failures);
+        whole.failures_undelivered.append(&mut own.failures_undelivered);
+        let sum = u64::saturating_add;
+        whole.failures_left_out = sum(whole.failures_left_out, report.failures_left_out);
+        whole.incidents_left_out = sum(whole.incidents_left_out, report.incidents_left_out);
     }
     whole.slowest.sort_by_key(|slow| std::cmp::Reverse(slow.took));
     whole.slowest.truncate(slowest::MOST);

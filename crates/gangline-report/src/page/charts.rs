@@ -79,13 +79,7 @@ fn push_lane(
     let stage = stage.as_ref().map_or(String::new(), |stage| format!("{stage}, "));
     let title = format!("{producer} {stage}{place}: {} busy", Percent(*busy));
     let class = if is_slow { "label slow" } else { "label" };
-    push!(
-        chart,
-        "<div class=\"lane\"><span class=\"{class}\">{producer} <span class=\"minor\">{}</span></span>",
-        Html(&name)
-    );
-    push!(chart, "{}<title>{}</title>\n", drawing(TALL), Html(&title));
-    push!(chart, "<rect class=\"track\" width=\"{WIDTH}\" height=\"{TALL}\"/>");
+    open_row(chart, class, (&producer.to_string(), &name), &title);
     push_shades(
         chart,
         TimeKind::Work.name(),
@@ -108,6 +102,19 @@ fn push_lane(
         }
     }
     chart.push_str("</svg></div>\n");
+}
+
+/// Begins a row of a chart, beside its two labels.
+fn open_row(chart: &mut String, class: &str, (label, minor): (&str, &str), title: &str) {
+    push!(
+        chart,
+        "<div class=\"lane\"><span class=\"{class}\">{} <span class=\"minor\">{}</span></span>{}<title>{}</title>\n\
+         <rect class=\"track\" width=\"{WIDTH}\" height=\"{TALL}\"/>",
+        Html(label),
+        Html(minor),
+        drawing(TALL),
+        Html(title)
+    );
 }
 
 /// Begins a drawing. It is a row or a plot of the height that its class has.
@@ -245,14 +252,7 @@ pub(super) fn gpu_chart(report: &RunReport) -> String {
 }
 
 fn push_gpu_row(chart: &mut String, device: &str, what: &str, columns: &Columns) {
-    let device = Html(device);
-    push!(
-        chart,
-        "<div class=\"lane\"><span class=\"label\">{device} <span class=\"minor\">{what}</span></span>\
-         {}<title>{device}: {what}</title>\n",
-        drawing(TALL)
-    );
-    push!(chart, "<rect class=\"track\" width=\"{WIDTH}\" height=\"{TALL}\"/>");
+    open_row(chart, "label", (device, what), &format!("{device}: {what}"));
     push_shades(chart, TimeKind::Work.name(), columns);
     chart.push_str("</svg></div>\n");
 }
