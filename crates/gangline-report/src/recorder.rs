@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use gangline_scheduler::Order;
 
-use super::account::{Account, Ending};
+use super::account::Ending;
 use super::bins::nanos;
 use super::conclusion::{Conclusion, Limit};
 use super::failure::Failure;
@@ -32,86 +32,44 @@ use super::{bottleneck, head_cost};
 /// Its size is bounded for any run, apart from the length of places and of keys in progress.
 #[derive(Debug)]
 pub struct Recorder {
-    head: ReportHead,
-    /// The time of the last event.
-    now: Duration,
-    so_far: Account,
+    /// What events have reported, without what the fields below have. It lasts to the last event.
+    so_far: RunReport,
     lanes: Vec<ReportLane>,
     has_item_events: bool,
-    events_lost: u64,
     times: RecordedTimes,
     done: DoneCounts,
     failures: Failures,
     retries: Retries,
     incidents: Incidents,
-    stalls: Vec<(u64, Duration, Option<Arc<str>>)>,
     /// What the threads of a run that has ended measured.
     totals: Option<Arc<RunReport>>,
 }
 
-/// What a report says of its run from the start.
-#[derive(Debug, Default)]
-struct ReportHead {
-    description: Option<String>,
-    provenance: Provenance,
-    order: Order,
-    items: Option<u64>,
-    fallbacks: Vec<String>,
-}
-
 const MOST_STALLS: usize = 20;
-
-impl ReportHead {
-    fn write(&self, report: &mut RunReport) {
-        report.description = self.description.clone();
-        report.provenance = self.provenance.clone();
-        report.order = self.order;
-        report.items = self.items;
-        report.fallbacks = self.fallbacks.clone();
-    }
-
-    /// The items of `report` that the consumer has come to.
-    fn consumed(&self, report: &RunReport) -> ConsumedItems {
-        let account = report.account;
-        match (report.ending, self.order) {
-            (Ending::InProgress, Order::Completion) => ConsumedItems::Before(0),
-            (Ending::InProgress, Order::Input) => ConsumedItems::Before(account.ok),
-            (_, _) if account.cancelled == 0 => ConsumedItems::All,
-            (_, Order::Input) => {
-                ConsumedItems::Before(account.ok + account.failed + account.already_done)
-            }
-            (_, Order::Completion) => ConsumedItems::Before(0),
-        }
-    }
-}
 
 impl Recorder {
     /// Returns a recorder; every report carries the description of the work.
     pub fn new(description: Option<String>) -> Self {
-        Self::of(ReportHead { description, ..ReportHead::default() }, &[])
+        Self::of(RunReport { description, ..RunReport::default() }, &[])
     }
 
-    fn of(head: ReportHead, producers: &[String]) -> Self {
+    fn of(so_far: RunReport, producers: &[String]) -> Self {
         Recorder {
-            head,
-            now: Duration::ZERO,
-            so_far: Account::default(),
+            so_far,
             lanes: producers.iter().map(|place| ReportLane::new(place)).collect(),
             has_item_events: false,
-            events_lost: 0,
             times: RecordedTimes::new(producers.len()),
             done: DoneCounts::new(MOST_BINS),
             failures: Failures::default(),
             retries: Retries::default(),
             incidents: Incidents::default(),
-            stalls: Vec::new(),
             totals: None,
         }
     }
 
     /// Adds where, when and how the run takes place.
     pub fn is_of(&mut self, provenance: Provenance) {
-        self.head.provenance = provenance;
+        self.so_far.provenance = provenance;
     }
 
     /// Returns the report up to the last event.
@@ -141,17 +99,22 @@ impl Recorder {
 
     /// Adds what events have reported, without the seats that no worker has had.
     fn with_events(&self, mut report: RunReport) -> RunReport {
-        self.head.write(&mut report);
+        let so_far = &self.so_far;
+        report.description = so_far.description.clone();
+        report.provenance = so_far.provenance.clone();
+        (report.order, report.items) = (so_far.order, so_far.items);
+        report.fallbacks = so_far.fallbacks.clone();
+        report.events_lost = so_far.events_lost;
         report.stalls.iter_mut().for_each(|stall| stall.key = self.key(stall.item));
         // The engine learns of losses at the end.
         for (row, lane) in report.producers.iter_mut().zip(&self.lanes) {
             if self.totals.is_none() {
-                row.quarantined = lane.quarantined.as_deref().map(str::to_owned);
-                row.abandoned = lane.is_abandoned;
+                row.quarantined = lane.row.quarantined.clone();
+                row.abandoned = lane.row.abandoned;
             }
         }
         self.add_failures(&mut report);
-        report.throughput = self.done.throughput(nanos(report.lasted.max(self.now)));
+        report.throughput = self.done.throughput(nanos(report.lasted.max(self.so_far.lasted)));
         if self.has_item_events {
             self.add_item_events(&mut report);
         }
@@ -168,36 +131,16 @@ impl Recorder {
     }
 
     fn report_of_running(&self) -> RunReport {
-        RunReport {
-            account: self.so_far,
-            lasted: self.now,
-            stalls: self.stalls.iter().map(|stall| Stall::new(stall.0, stall.1)).collect(),
-            producers: (0..self.lanes.len())
-                .map(|producer| self.producer_so_far(producer))
-                .collect(),
-            ..RunReport::default()
-        }
+        let producers = (0..self.lanes.len()).map(|producer| self.producer_so_far(producer));
+        RunReport { producers: producers.collect(), ..self.so_far.clone() }
     }
 
     fn producer_so_far(&self, producer: usize) -> ProducerReport {
-        let lane = &self.lanes[producer];
+        let (lane, lasted) = (&self.lanes[producer], self.so_far.lasted);
         let since = lane.in_hand.open().map(|(_, since)| since);
-        let times = self.times.account(producer, since, nanos(self.now));
-        ProducerReport {
-            place: lane.place.clone(),
-            items: lane.items,
-            failed: lane.failed,
-            busy: share(times.work, self.now),
-            working: times.work,
-            times,
-            rebuilds: lane.rebuilds,
-            rebuilding: lane.rebuilding,
-            init: lane.init,
-            recycles: lane.recycles,
-            recycling: lane.recycling,
-            replacements: lane.replacements,
-            ..ProducerReport::default()
-        }
+        let times = self.times.account(producer, since, nanos(lasted));
+        let busy = share(times.work, lasted);
+        ProducerReport { busy, working: times.work, times, ..lane.row.clone() }
     }
 
     fn add_failures(&self, report: &mut RunReport) {
@@ -208,18 +151,18 @@ impl Recorder {
         if self.totals.is_some() {
             report.failures_undelivered = self.failures.undelivered();
         }
-        report.retries = self.retries.report(self.head.consumed(report));
+        report.retries = self.retries.report(consumed(report));
         report.incidents = self.incidents.kept.clone();
         report.incidents_left_out = self.incidents.left_out;
-        report.events_lost = self.events_lost;
     }
 
     fn add_item_events(&self, report: &mut RunReport) {
-        let end = nanos(report.lasted.max(self.now));
+        let end = nanos(report.lasted.max(self.so_far.lasted));
         let lanes = self.lanes.iter().enumerate();
         // After the run, only abandoned producers have items in progress; of other items, the end was lost.
-        let may_be_open =
-            |lane: &ReportLane| self.totals.is_none() || self.events_lost == 0 || lane.is_abandoned;
+        let may_be_open = |lane: &ReportLane| {
+            self.totals.is_none() || self.so_far.events_lost == 0 || lane.row.abandoned
+        };
         let lanes = lanes.filter(|(_, lane)| may_be_open(lane));
         let open = lanes.filter_map(|(producer, lane)| {
             lane.in_hand.open().map(|(works, since)| (producer, works, since))
@@ -229,8 +172,8 @@ impl Recorder {
 
     /// The key of an item, if it is still kept.
     fn key(&self, item: u64) -> Option<String> {
-        let stalled = self.stalls.iter().find(|stall| stall.0 == item);
-        let key = stalled.and_then(|stall| stall.2.as_deref());
+        let stalled = self.so_far.stalls.iter().find(|stall| stall.item == item);
+        let key = stalled.and_then(|stall| stall.key.as_deref());
         key.or_else(|| self.times.slowest.key(item).map(|key| &**key))
             .or_else(|| self.failures.key(item))
             .or_else(|| self.retries.key(item))
@@ -245,14 +188,16 @@ impl Recorder {
         places: &[String],
         fallbacks: &[String],
     ) {
-        let head = std::mem::take(&mut self.head);
-        *self =
-            Self::of(ReportHead { items, order, fallbacks: fallbacks.to_vec(), ..head }, places);
+        let RunReport { description, provenance, .. } = std::mem::take(&mut self.so_far);
+        let fallbacks = fallbacks.to_vec();
+        let so_far =
+            RunReport { description, provenance, items, order, fallbacks, ..RunReport::default() };
+        *self = Self::of(so_far, places);
     }
 
     /// Notes that the run has lasted this long.
     pub fn pass(&mut self, at: Duration) {
-        self.now = self.now.max(at);
+        self.so_far.lasted = self.so_far.lasted.max(at);
     }
 
     /// A producer began with an attempt at an item.
@@ -283,7 +228,7 @@ impl Recorder {
         let Some(work) = lane.end(item) else { return };
         let took = work.took(at);
         let since = lane.in_hand.busy_since(busy_from.unwrap_or(work.start), at);
-        let is_measured = lane.is_abandoned && lane.cut_off_at.is_none();
+        let is_measured = lane.row.abandoned && lane.cut_off_at.is_none();
         self.times.work(producer, since, at);
         if !is_measured {
             self.times.measure(producer, &work, took);
@@ -300,13 +245,13 @@ impl Recorder {
     /// More items were consumed.
     pub fn items_consumed(&mut self, at: Duration, items: u64) {
         self.pass(at);
-        self.so_far.ok += items;
+        self.so_far.account.ok += items;
     }
 
     /// An item was not worked on, since an earlier run had done it.
     pub fn already_done(&mut self, at: Duration) {
         self.pass(at);
-        self.so_far.already_done += 1;
+        self.so_far.account.already_done += 1;
     }
 
     /// The number of failures so far.
@@ -335,7 +280,7 @@ impl Recorder {
     /// Adds a failure that the consumer has yet to come to.
     pub fn failed(&mut self, at: Duration, failure: &Arc<Failure>) {
         self.pass(at);
-        self.so_far.failed += 1;
+        self.so_far.account.failed += 1;
         self.failures.keep(failure);
         self.retries.failed(failure);
         self.attempt_failed(at, IncidentKind::Failed, failure);
@@ -344,34 +289,52 @@ impl Recorder {
     fn attempt_failed(&mut self, at: Duration, kind: IncidentKind, failure: &Failure) {
         self.incidents.keep_failure(at, kind, failure);
         let lane = failure.producer.and_then(|producer| self.lanes.get_mut(producer));
-        lane.into_iter().for_each(|lane| lane.failed += 1);
+        lane.into_iter().for_each(|lane| lane.row.failed += 1);
     }
 
     /// The consumer waits for this item. One stall is reported several times, each time longer.
     pub fn head_stalled(&mut self, at: Duration, item: u64, lasted: Duration) {
         self.pass(at);
         // No producer has the item while it waits for a retry.
-        let key = || self.lanes.iter().find_map(|lane| lane.in_hand.key(item)).cloned();
-        match self.stalls.iter_mut().find(|stall| stall.0 == item) {
+        let key = || {
+            let key = self.lanes.iter().find_map(|lane| lane.in_hand.key(item));
+            key.map(|key| key.to_string())
+        };
+        let stalls = &mut self.so_far.stalls;
+        match stalls.iter_mut().find(|stall| stall.item == item) {
             Some(stall) => {
-                stall.1 = stall.1.max(lasted);
-                stall.2 = stall.2.take().or_else(key);
+                stall.lasted = stall.lasted.max(lasted);
+                stall.key = stall.key.take().or_else(key);
             }
-            None => self.stalls.push((item, lasted, key())),
+            None => stalls.push(Stall { item, key: key(), lasted }),
         }
-        self.stalls.sort_by_key(|stall| std::cmp::Reverse(stall.1));
-        self.stalls.truncate(MOST_STALLS);
+        stalls.sort_by_key(|stall| std::cmp::Reverse(stall.lasted));
+        stalls.truncate(MOST_STALLS);
     }
 
     /// Observers did not keep up, and as many events were dropped.
     pub fn events_lost(&mut self, at: Duration, events: u64) {
         self.pass(at);
-        self.events_lost += events;
+        self.so_far.events_lost += events;
     }
 
     /// The run is over. `totals` is what its threads measured.
     pub fn end(&mut self, at: Duration, totals: &Arc<RunReport>) {
         self.pass(at);
         self.totals = Some(Arc::clone(totals));
+    }
+}
+
+/// The items of `report` that the consumer has come to.
+fn consumed(report: &RunReport) -> ConsumedItems {
+    let account = report.account;
+    match (report.ending, report.order) {
+        (Ending::InProgress, Order::Completion) => ConsumedItems::Before(0),
+        (Ending::InProgress, Order::Input) => ConsumedItems::Before(account.ok),
+        (_, _) if account.cancelled == 0 => ConsumedItems::All,
+        (_, Order::Input) => {
+            ConsumedItems::Before(account.ok + account.failed + account.already_done)
+        }
+        (_, Order::Completion) => ConsumedItems::Before(0),
     }
 }

@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
+
+use super::producer_report::ProducerReport;
 
 /// An attempt at an item.
 #[derive(Debug, Clone, Default)]
@@ -28,21 +29,10 @@ impl LaneWork {
 /// What events have reported of one producer.
 #[derive(Debug, Default)]
 pub(super) struct ReportLane {
-    pub(super) place: String,
-    pub(super) init: Duration,
+    /// Its row, without its times.
+    pub(super) row: ProducerReport,
     /// Whether it has had a state in this run.
     pub(super) has_been_ready: bool,
-    pub(super) rebuilds: u64,
-    pub(super) rebuilding: Duration,
-    /// The number of items that have ended.
-    pub(super) items: u64,
-    pub(super) failed: u64,
-    pub(super) quarantined: Option<Arc<str>>,
-    pub(super) is_abandoned: bool,
-    pub(super) recycles: u64,
-    pub(super) recycling: Duration,
-    /// How often another producer was started in this place.
-    pub(super) replacements: u64,
     /// The time of the last replacement, and whether what was in hand had been measured; until that has ended.
     replaced: Option<(u64, bool)>,
     /// The time at which the run gave up on the items in hand, until that has been measured.
@@ -70,18 +60,19 @@ const MOST_IN_HAND: usize = 65_536;
 
 impl ReportLane {
     pub(super) fn new(place: &str) -> Self {
-        ReportLane { place: place.to_owned(), ..ReportLane::default() }
+        let row = ProducerReport { place: place.to_owned(), ..ProducerReport::default() };
+        ReportLane { row, ..ReportLane::default() }
     }
 
     /// Records that a worker of a cluster has the seat.
     pub(super) fn has_worker(&mut self, place: &str) {
-        place.clone_into(&mut self.place);
+        place.clone_into(&mut self.row.place);
         self.in_hand.is_of_worker = true;
     }
 
     /// Ends an item. Returns `None` if the item's beginning was lost.
     pub(super) fn end(&mut self, item: u64) -> Option<LaneWork> {
-        self.items += 1;
+        self.row.items += 1;
         self.in_hand.end(item)
     }
 
@@ -93,9 +84,9 @@ impl ReportLane {
 
     /// Begins the time of another producer in this place.
     pub(super) fn replace(&mut self, at: u64) {
-        let is_measured = self.is_abandoned && self.cut_off_at.take().is_none();
-        (self.is_abandoned, self.quarantined) = (false, None);
-        self.replacements += 1;
+        let is_measured = self.row.abandoned && self.cut_off_at.take().is_none();
+        (self.row.abandoned, self.row.quarantined) = (false, None);
+        self.row.replacements += 1;
         self.replaced = Some((at, is_measured));
     }
 

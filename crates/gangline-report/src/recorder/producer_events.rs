@@ -30,15 +30,15 @@ impl Recorder {
     pub fn ready(&mut self, at: Duration, producer: usize, took: Duration, is_rebuilt: bool) {
         self.pass(at);
         let Some(lane) = self.lanes.get_mut(producer) else { return };
-        lane.init = took;
+        lane.row.init = took;
         // A state of an earlier run, or one that was made before this run, took no time of it.
         if (is_rebuilt || !lane.has_been_ready) && took <= at {
             self.times.set_aside(producer, TimeKind::Loading, nanos(at - took), nanos(at));
         }
         lane.has_been_ready = true;
         if is_rebuilt {
-            lane.rebuilds += 1;
-            lane.rebuilding += took;
+            lane.row.rebuilds += 1;
+            lane.row.rebuilding += took;
             self.incidents.keep_rebuild(at, producer, took);
         }
     }
@@ -62,7 +62,7 @@ impl Recorder {
     /// items are over. How they ended is told later.
     pub fn abandoned(&mut self, at: Duration, producer: usize) {
         self.pass(at);
-        let lane = self.lanes.get_mut(producer).filter(|lane| !lane.is_abandoned);
+        let lane = self.lanes.get_mut(producer).filter(|lane| !lane.row.abandoned);
         lane.into_iter().for_each(|lane| lane.cut_off_at = Some(nanos(at)));
         let why = Arc::from("it did not return in time");
         self.lost(at, IncidentKind::Abandoned, producer, &why);
@@ -78,8 +78,8 @@ impl Recorder {
     pub fn recycled(&mut self, at: Duration, producer: usize, took: Duration) {
         self.pass(at);
         if let Some(lane) = self.lanes.get_mut(producer) {
-            lane.recycles += 1;
-            lane.recycling += took;
+            lane.row.recycles += 1;
+            lane.row.recycling += took;
             let from = nanos(at.saturating_sub(took));
             self.times.set_aside(producer, TimeKind::Loading, from, nanos(at));
         }
@@ -96,8 +96,8 @@ impl Recorder {
     fn lost(&mut self, at: Duration, kind: IncidentKind, producer: usize, why: &Arc<str>) {
         let Some(lane) = self.lanes.get_mut(producer) else { return };
         let is_known = match kind {
-            IncidentKind::Quarantined => lane.quarantined.replace(Arc::clone(why)).is_some(),
-            _ => std::mem::replace(&mut lane.is_abandoned, true),
+            IncidentKind::Quarantined => lane.row.quarantined.replace(why.to_string()).is_some(),
+            _ => std::mem::replace(&mut lane.row.abandoned, true),
         };
         if !is_known {
             self.incidents.keep_loss(at, kind, producer, why);

@@ -1,4 +1,5 @@
 use super::*;
+use crate::account::Account;
 use crate::recorded_times::MOST_MEASURED;
 use crate::samples::{PlayedRun, failure, micros};
 use crate::{Bottleneck, RetryOutcome, SpentIn, SpentTime, TimeKind};
