@@ -9,9 +9,12 @@ use ::metrics::{
     describe_histogram, gauge, histogram,
 };
 
-use gangline_report::{Account, Ending, Failure, ProducerReport, RunReport, TimeKind};
+use gangline_report::{
+    Account, Ending, Failure, ItemsInHand, LaneWork, ProducerReport, RunReport, TimeKind,
+};
 
 use super::event::{Event, Observer};
+use super::run_stats::nanos;
 
 /// Publishes what happens in runs through the facade [`metrics`](https://docs.rs/metrics), from where an
 /// exporter of your choice takes it: an [observer](crate::Builder::observer).
@@ -115,24 +118,14 @@ struct RunSoFar {
     already_done: u64,
     delivered: u64,
     read: u64,
-    /// By the producer, and if that is a worker of a cluster by the item: a worker may have several.
-    calls: BTreeMap<(usize, Option<u64>), OpenWork>,
+    /// What each producer works on.
+    in_hand: BTreeMap<usize, ItemsInHand>,
     /// The seats of a cluster with a worker.
     workers: BTreeSet<usize>,
     ready: BTreeSet<usize>,
     /// The places of the producers that take items, and of those that are lost.
     live: BTreeMap<usize, DeviceMetrics>,
     lost: BTreeMap<usize, DeviceMetrics>,
-}
-
-/// What a producer works on.
-struct OpenWork {
-    since: Duration,
-    /// The time since then that was no work.
-    aside: Duration,
-    /// The number of items begun, and of those that are not finished.
-    items: u64,
-    left: u64,
 }
 
 impl Metrics {
@@ -229,41 +222,25 @@ impl Metrics {
     }
 
     fn item_started(&mut self, at: Duration, item: u64, producer: usize) {
-        let run = &mut self.run;
-        let caller = run.caller(producer, item);
-        match run.calls.get_mut(&caller) {
-            // The items of a batch begin at the same time.
-            Some(call) if call.since == at && call.left == call.items => {
-                call.items += 1;
-                call.left += 1;
-            }
-            _ => {
-                let call = OpenWork { since: at, aside: Duration::ZERO, items: 1, left: 1 };
-                run.calls.insert(caller, call);
-            }
-        }
+        let work = LaneWork { item, start: nanos(at), ..LaneWork::default() };
+        self.run.in_hand.entry(producer).or_default().begin(work);
     }
 
     fn item_finished(&mut self, at: Duration, producer: usize, item: u64) {
-        let caller = self.run.caller(producer, item);
-        let Some(call) = self.run.calls.get_mut(&caller) else { return };
-        let is_first = call.left == call.items;
-        let (items, took) = (call.items, at.saturating_sub(call.since + call.aside));
-        call.left -= 1;
-        if call.left == 0 {
-            self.run.calls.remove(&caller);
-        }
-        if is_first {
-            self.hooks.work.record(took);
-            self.hooks.batch_items.record(items as f64);
-            self.run.device(producer).into_iter().for_each(|device| device.busy.record(took));
-        }
+        let in_hand = self.run.in_hand.get_mut(&producer);
+        let Some(work) = in_hand.and_then(|it| it.end(item)).filter(|it| it.is_first) else {
+            return;
+        };
+        let took = Duration::from_nanos(work.took(nanos(at)));
+        self.hooks.work.record(took);
+        self.hooks.batch_items.record(work.together as f64);
+        self.run.device(producer).into_iter().for_each(|device| device.busy.record(took));
     }
 
     /// The call of a producer's hook did not work for this long.
-    fn hook_paused(&mut self, producer: usize, took: Duration) {
-        let of_producer = self.run.calls.iter_mut().filter(|((caller, _), _)| *caller == producer);
-        of_producer.for_each(|(_, call)| call.aside += took);
+    fn hook_paused(&mut self, at: Duration, producer: usize, took: Duration) {
+        let in_hand = self.run.in_hand.get_mut(&producer);
+        in_hand.into_iter().for_each(|it| it.set_aside(nanos(at), nanos(took)));
     }
 
     fn attempt_failed(&self, failure: &Failure) {
@@ -274,6 +251,7 @@ impl Metrics {
     fn worker_joined(&mut self, producer: usize, place: &str) {
         self.takes_items(producer, place);
         self.run.workers.insert(producer);
+        self.run.in_hand.insert(producer, ItemsInHand::of_worker());
         self.show_producers();
     }
 
@@ -287,7 +265,7 @@ impl Metrics {
 
     /// Does nothing if it was lost before: the worker of a producer that was quarantined leaves after that.
     fn producer_lost(&mut self, producer: usize) {
-        self.run.calls.retain(|&(caller, _), _| caller != producer);
+        self.run.in_hand.get_mut(&producer).into_iter().for_each(ItemsInHand::clear);
         if let Some(device) = self.run.live.remove(&producer) {
             device.live.decrement(1);
             self.run.lost.insert(producer, device);
@@ -312,15 +290,14 @@ impl Metrics {
     }
 
     fn show_flow(&self) {
-        let RunSoFar { delivered, read, calls, .. } = &self.run;
-        let in_flight = read.saturating_sub(*delivered);
-        let working: u64 = calls.values().map(|call| call.left).sum();
-        let in_flight = in_flight.max(working);
+        let RunSoFar { delivered, read, in_hand, .. } = &self.run;
+        let counts = || in_hand.values().map(ItemsInHand::count);
+        let working = counts().sum::<usize>() as u64;
+        let in_flight = read.saturating_sub(*delivered).max(working);
         self.flow.in_flight.set(in_flight as f64);
         self.flow.working.set(working as f64);
         self.flow.queued.set((in_flight - working) as f64);
-        let busy: BTreeSet<_> = calls.keys().map(|(producer, _)| producer).collect();
-        self.producers.busy.set(busy.len() as f64);
+        self.producers.busy.set(counts().filter(|count| *count > 0).count() as f64);
     }
 
     /// Counts what the events of the run have not told, since some may be lost.
@@ -368,10 +345,6 @@ impl RunSoFar {
     fn device(&self, producer: usize) -> Option<&DeviceMetrics> {
         self.live.get(&producer).or_else(|| self.lost.get(&producer))
     }
-
-    fn caller(&self, producer: usize, item: u64) -> (usize, Option<u64>) {
-        (producer, self.workers.contains(&producer).then_some(item))
-    }
 }
 
 impl Observer for Metrics {
@@ -383,7 +356,7 @@ impl Observer for Metrics {
             }
             Event::ItemStarted { item, producer, .. } => self.item_started(at, *item, *producer),
             Event::ItemFinished { item, producer } => self.item_finished(at, *producer, *item),
-            Event::HookPaused { producer, took, .. } => self.hook_paused(*producer, *took),
+            Event::HookPaused { producer, took, .. } => self.hook_paused(at, *producer, *took),
             Event::ItemsRead { items } => self.run.read += items,
             Event::ItemsDone { items } => {
                 self.run.ok += items;

@@ -110,6 +110,8 @@ pub use self::recorder::Recorder;
 pub use self::report_json::NOT_A_REPORT;
 pub use self::report_json::ReportError;
 use self::report_json::{VERSION, Versioned};
+#[doc(hidden)]
+pub use self::report_lane::{ItemsInHand, LaneWork};
 pub use self::retries::{Retried, RetryOutcome, RetryReport};
 #[doc(hidden)]
 pub use self::run_report::{BACKOFF, NO_WINDOW};

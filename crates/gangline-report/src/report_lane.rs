@@ -5,23 +5,28 @@ use std::sync::Arc;
 
 use super::producer_report::ProducerReport;
 
-/// An attempt at an item.
+/// An attempt at an item. Times are in nanoseconds.
 #[derive(Debug, Clone, Default)]
-pub(super) struct LaneWork {
-    pub(super) item: u64,
-    pub(super) key: Option<Arc<str>>,
-    pub(super) attempt: u32,
-    /// The beginning of the attempt, in nanoseconds from that of the run.
-    pub(super) start: u64,
-    /// The size of the item's batch, set once the first of the items has ended.
-    pub(super) together: u64,
-    /// The time since `start` that was no work, in nanoseconds.
-    pub(super) aside: u64,
+pub struct LaneWork {
+    /// The item's index.
+    pub item: u64,
+    /// Its key, if there are keys.
+    pub key: Option<Arc<str>>,
+    /// The attempt; the first is 1.
+    pub attempt: u32,
+    /// The beginning of the attempt, from that of the run.
+    pub start: u64,
+    /// The size of the item's batch, set once the item has ended.
+    pub together: u64,
+    /// Whether it was the first of its batch to end.
+    pub is_first: bool,
+    /// The time since `start` that was no work.
+    pub aside: u64,
 }
 
 impl LaneWork {
     /// The time of work up to `at`, in nanoseconds.
-    pub(super) fn took(&self, at: u64) -> u64 {
+    pub fn took(&self, at: u64) -> u64 {
         at.saturating_sub(self.start).saturating_sub(self.aside)
     }
 }
@@ -42,7 +47,7 @@ pub(super) struct ReportLane {
 
 /// One producer's current batch. Its items begin first and end later.
 #[derive(Debug, Default)]
-pub(super) struct ItemsInHand {
+pub struct ItemsInHand {
     items: VecDeque<LaneWork>,
     /// Whether the items are in hooks of a cluster's worker, so that each may begin and end by itself.
     is_of_worker: bool,
@@ -98,7 +103,13 @@ impl ReportLane {
 }
 
 impl ItemsInHand {
-    pub(super) fn begin(&mut self, mut work: LaneWork) {
+    /// Those of a cluster's worker.
+    pub fn of_worker() -> Self {
+        ItemsInHand { is_of_worker: true, ..ItemsInHand::default() }
+    }
+
+    /// Adds an item, to the batch that begins with it or before.
+    pub fn begin(&mut self, mut work: LaneWork) {
         if self.is_of_worker {
             return self.begin_alone(work);
         }
@@ -127,11 +138,20 @@ impl ItemsInHand {
     }
 
     /// Takes an item that has ended. Returns `None` if its beginning was lost.
-    fn end(&mut self, item: u64) -> Option<LaneWork> {
-        self.is_ending = !self.is_of_worker;
-        let mut work = self.take(item)?;
-        work.together = self.batch;
-        Some(work)
+    pub fn end(&mut self, item: u64) -> Option<LaneWork> {
+        let is_first = !std::mem::replace(&mut self.is_ending, !self.is_of_worker);
+        let work = self.take(item)?;
+        Some(LaneWork { together: self.batch, is_first, ..work })
+    }
+
+    /// The number of items that have not ended.
+    pub fn count(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Forgets the items: their producer is lost.
+    pub fn clear(&mut self) {
+        self.items.clear();
     }
 
     /// When the first of the items began.
@@ -147,7 +167,7 @@ impl ItemsInHand {
     }
 
     /// Counts a time up to `until` as no work of the items in hand.
-    pub(super) fn set_aside(&mut self, until: u64, took: u64) {
+    pub fn set_aside(&mut self, until: u64, took: u64) {
         self.busy_until = self.busy_until.max(until);
         self.items.iter_mut().for_each(|work| work.aside += took);
     }
