@@ -8,6 +8,7 @@ mod origin;
 mod out_of_memory;
 mod output_count;
 mod site;
+mod untried;
 mod worker_error;
 mod wrapper_error;
 
@@ -22,6 +23,8 @@ pub use self::out_of_memory::OutOfMemory;
 pub(crate) use self::out_of_memory::is_out_of_memory;
 pub use self::output_count::OutputCount;
 pub use self::site::Site;
+pub use self::untried::Untried;
+pub(crate) use self::untried::{is_untried, reason};
 pub use self::worker_error::{Crash, FrameError, RemoteError, WorkerError};
 pub use self::wrapper_error::WrapperError;
 pub use crate::base::{BoxError, Hook, MaxFailures, Measure, PanicMessage, Result, TimeLimit};

@@ -182,7 +182,8 @@ pub trait Runner: Send + Sync {
     /// replaces the inner runner's own hook, which then never gets a batch.
     ///
     /// - `Ok` with one element for each input: each is what `producer_work` would have returned for that
-    ///   input. An `Err` among them fails that item alone.
+    ///   input. An `Err` among them fails that item alone. If it is marked as [`Untried`](crate::error::Untried), the item
+    ///   comes again in a smaller batch instead, provided that its input was left.
     /// - `Ok` with more or fewer elements: the items fail together, at once and without another attempt,
     ///   with an error that names them all. Its cause is [`OutputCount`](crate::error::OutputCount), with both
     ///   numbers.

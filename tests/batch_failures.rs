@@ -8,10 +8,12 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use gangline::error::OutputCount;
+use gangline::error::{OutOfMemory, OutputCount, Untried};
 use gangline::event::Event;
 use gangline::report::{Bottleneck, RunReport};
-use gangline::{Batch, Error, OnError, OrderedRunner, Result, Runner, Verdict, map_batches};
+use gangline::{
+    Batch, BoxError, Error, OnError, OrderedRunner, Result, Runner, Verdict, map_batches,
+};
 
 /// The number of events of a kind for each item.
 type Told = Arc<Mutex<BTreeMap<u64, usize>>>;
@@ -261,4 +263,74 @@ fn a_text_report_has_all_causes_of_a_failure() {
         builder.batch(Batch::of(1)).build().unwrap().run_with_report(0..2)
     };
     assert!(result.is_err() && report.to_string().contains("Format error decoding Jpeg"));
+}
+
+/// What a hook was given in each call.
+type Calls = Arc<Mutex<Vec<Vec<u64>>>>;
+
+/// Works on the items before 5, leaves the inputs of the others or all of them, and does not try those in a larger batch.
+fn tries_some(
+    calls: &Calls,
+    leaves_all: bool,
+    why: fn() -> BoxError,
+) -> impl Runner<Input = u64, Output = u64, Summary = Vec<u64>> + use<> {
+    let calls = calls.clone();
+    map_batches(
+        |_| Ok(()),
+        move |_, (), inputs: &mut Vec<u64>| {
+            calls.lock().unwrap().push(inputs.clone());
+            let most = if inputs.len() > 1 { 5 } else { 8 };
+            let output = |x: &u64| if *x < most { Ok(*x) } else { Err(Untried::new(why()).into()) };
+            let outputs = inputs.iter().map(output).collect();
+            if !leaves_all {
+                inputs.retain(|x| *x >= most);
+            }
+            Ok(outputs)
+        },
+    )
+}
+
+#[test]
+fn what_a_batch_has_not_tried_comes_again_in_halves() {
+    for leaves_all in [true, false] {
+        let calls = Calls::default();
+        let builder = OrderedRunner::builder(tries_some(&calls, leaves_all, || "later".into()));
+        let mut pool = builder.devices(1).batch(Batch::of(8)).build().unwrap();
+        let (outputs, report) = pool.run_with_report(0..8);
+        assert_eq!(outputs.unwrap(), [0, 1, 2, 3, 4, 5, 6, 7]);
+        let all: Vec<u64> = (0..8).collect();
+        let expected = [&all[..], &[5], &[6, 7], &[6], &[7]];
+        assert_eq!(*calls.lock().unwrap(), expected, "nothing is worked on twice");
+        assert_eq!((report.splits.split, report.retries.attempts), (1, 0), "{report}");
+        assert_eq!(pool.learned_batch_limits(), [None]);
+    }
+}
+
+#[test]
+fn a_batch_that_runs_out_of_memory_in_part_makes_later_ones_smaller() {
+    let calls = Calls::default();
+    let why = || OutOfMemory::new("no room").into();
+    let builder = OrderedRunner::builder(tries_some(&calls, false, why));
+    let mut pool = builder.devices(1).batch(Batch::of(8)).build().unwrap();
+    assert_eq!(pool.run(0..8).unwrap(), [0, 1, 2, 3, 4, 5, 6, 7]);
+    assert!(pool.learned_batch_limits()[0].is_some_and(|limit| limit < 8));
+}
+
+#[test]
+fn what_is_not_tried_alone_or_without_its_input_has_failed() {
+    let takes_all: Hook = |inputs| {
+        let untried = |_| Err(Untried::new("never").into());
+        Ok(inputs.drain(..).map(untried).collect())
+    };
+    let leaves_all: Hook =
+        |inputs| Ok(inputs.iter().map(|_| Err(Untried::new("never").into())).collect());
+    for (hook, expected) in [(takes_all, 2), (leaves_all, 14)] {
+        let calls = Arc::default();
+        let builder = OrderedRunner::builder(runner(&calls, hook)).devices(1);
+        let builder = builder.batch(Batch::of(4)).on_error(OnError::Skip);
+        let mut pool = builder.build().unwrap();
+        assert!(pool.run(0..8).unwrap().is_empty());
+        assert_eq!((pool.account().failed, calls.load(Ordering::Relaxed)), (8, expected));
+        assert!(format!("{:#}", pool.failures()[0]).ends_with("not tried: never"));
+    }
 }

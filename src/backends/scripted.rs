@@ -141,13 +141,19 @@ impl<R: Runner> Scripted<R> {
                 let again = one.lease.clone();
                 self.answer(run, Some(one), desk);
                 // Its inputs are gone, so the second answer is a failure; it must be of no effect.
-                settle::each(run, self.setup.producer, &again, self.failures(&again), desk);
+                settle::each(
+                    run,
+                    self.setup.producer,
+                    (&again, self.failures(&again)),
+                    vec![],
+                    desk,
+                );
             }
             ScriptStep::AnswerTooLate(n) => {
                 let one = nth(n, held).expect("there is one");
                 let late = one.lease.clone();
                 hand_back(run, one);
-                settle::each(run, self.setup.producer, &late, self.failures(&late), desk);
+                settle::each(run, self.setup.producer, (&late, self.failures(&late)), vec![], desk);
             }
             ScriptStep::HandBack(n) => hand_back(run, nth(n, held).expect("there is one")),
             ScriptStep::Crash => {
@@ -198,7 +204,7 @@ impl<R: Runner> Scripted<R> {
         let worked = self.call(run, lease, Hook::ProducerWork, |runner, cx, state| {
             runner.producer_work(cx, state, input)
         });
-        settle::each(run, self.setup.producer, lease, vec![worked], desk);
+        settle::each(run, self.setup.producer, (lease, vec![worked]), vec![], desk);
     }
 
     fn answer_batch(
@@ -215,7 +221,7 @@ impl<R: Runner> Scripted<R> {
             Ok(outputs) => {
                 let each = lease.items.iter().zip(outputs);
                 let each = each.map(|(&item, it)| it.map_err(|source| self.failure(item, source)));
-                settle::each(run, self.setup.producer, lease, each.collect(), desk);
+                settle::each(run, self.setup.producer, (lease, each.collect()), vec![], desk);
             }
             Err(error) => {
                 let failed = FailedBatch { error, kept: Inputs::Gone, inputs: vec![] };

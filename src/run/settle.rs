@@ -2,13 +2,14 @@
 
 use gangline_report::{CallInput, Failure};
 use gangline_scheduler::largest_device;
-use gangline_scheduler::{Inputs, Lease, Memory, Outcome, Piece, Standing, Together};
+use gangline_scheduler::{Inputs, Lease, Memory, Outcome, Piece, RunTime, Standing, Together};
 
 use crate::base::panic::{catch, drop_quietly};
-use crate::error::{Error, is_out_of_memory};
+use crate::error::{Error, is_out_of_memory, is_untried, reason};
 use crate::observe::event_log::EventLog;
 use crate::run::Run;
 use crate::run::failures::FailedItems;
+use crate::run::handover::dispatch::Tracked;
 use crate::run::handover::item_queue::ItemQueue;
 use crate::run::no_output::NoOutput;
 use crate::run::output_memory::measured;
@@ -32,21 +33,48 @@ pub(crate) fn one<I, T>(
     worked: Worked<T>,
     desk: &mut ItemQueue<'_, I, T>,
 ) {
-    let standing = finish(run, lease, &[outcome_of(&worked)])[0];
+    let outcomes = [outcome_of(&worked)];
+    let standing = finish_by(run, lease, &outcomes, |state, now| {
+        (state.scheduler.finish(lease.id, &outcomes, now), vec![])
+    })[0];
     settle(run, producer, (lease.items[0], worked), standing, desk);
 }
 
-/// Ends a lease with an outcome for each of its items.
+/// The items of a batch that its hook has not tried. A single item has failed.
+pub(crate) fn untried<T>(lease: &Lease, worked: &[Worked<T>]) -> Vec<u64> {
+    // The causes of an error are user code, which may panic.
+    let is_marked = |error: &Error| catch(|| is_untried(error)).unwrap_or(false);
+    let each = lease.items.iter().zip(worked).filter(|_| lease.items.len() > 1);
+    each.filter(|(_, it)| it.as_ref().is_err_and(is_marked)).map(|(&item, _)| item).collect()
+}
+
+/// Ends a lease with an outcome for each of its items. Those in `left` were not tried: they come again in smaller batches,
+/// with these inputs.
 pub(crate) fn each<I, T>(
     run: &Run<I, T>,
     producer: usize,
-    lease: &Lease,
-    worked: Vec<Worked<T>>,
+    (lease, mut worked): (&Lease, Vec<Worked<T>>),
+    mut left: Vec<(u64, I)>,
     desk: &mut ItemQueue<'_, I, T>,
 ) {
-    note_call(run, lease, None);
+    let items: Vec<u64> = left.iter().map(|(item, _)| *item).collect();
+    let first = lease.items.iter().position(|item| items.contains(item));
+    let error = first.map(|first| std::mem::replace(&mut worked[first], Err(Error::Cancelled {})));
+    let error = error.and_then(Result::err).map(|error| reason(error).of_items(&items));
+    note_call(run, lease, error.as_ref().map(EventLog::failure).as_deref());
+    let is_short = error.as_ref().is_some_and(is_short);
+    let memory = if is_short { Memory::Short } else { Memory::Sufficient };
     let outcomes: Vec<_> = worked.iter().map(outcome_of).collect();
-    let standings = finish(run, lease, &outcomes);
+    let standings = finish_by(run, lease, &outcomes, |state, now| {
+        if items.is_empty() {
+            return (state.scheduler.finish(lease.id, &outcomes, now), vec![]);
+        }
+        let ended = state.scheduler.finish_in_part(lease.id, &outcomes, &items, memory, now);
+        let kept = left.extract_if(.., |(item, _)| ended.again.contains(item));
+        (ended.standings, kept.filter_map(|(item, input)| state.keep(item, input)).collect())
+    });
+    left.into_iter().for_each(|(_, input)| drop_quietly(input));
+    drop_quietly(error);
     for (item, standing) in lease.items.iter().copied().zip(worked).zip(standings) {
         settle(run, producer, item, standing, desk);
     }
@@ -146,11 +174,16 @@ fn note_call<I, T>(run: &Run<I, T>, lease: &Lease, split_by: Option<&Failure>) {
     run.handover.stats.batch_called(input, split_by);
 }
 
-/// Reports the outcomes of a lease, and drops the kept inputs of items that succeeded.
-fn finish<I, T>(run: &Run<I, T>, lease: &Lease, outcomes: &[Outcome]) -> Vec<Standing> {
+/// Reports the outcomes of a lease by `end`, which returns inputs that are not needed. Drops these, and the kept inputs of
+/// items that succeeded.
+fn finish_by<I, T>(
+    run: &Run<I, T>,
+    lease: &Lease,
+    outcomes: &[Outcome],
+    end: impl FnOnce(&mut Tracked<I>, RunTime) -> (Vec<Standing>, Vec<I>),
+) -> Vec<Standing> {
     let ((standings, spare), events) = run.handover.dispatch.schedule(|state, now| {
-        let standings = state.scheduler.finish(lease.id, outcomes, now);
-        let mut spare = Vec::new();
+        let (standings, mut spare) = end(state, now);
         if !state.inputs.is_empty() {
             let each = lease.items.iter().zip(outcomes).zip(&standings);
             let is_done = |it: &((&u64, &Outcome), &Standing)| {

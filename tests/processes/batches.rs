@@ -9,6 +9,7 @@ use crate::suite::tests;
 tests![
     a_batch_is_one_call,
     a_crash_in_a_batch_fails_the_guilty_item_only,
+    what_a_batch_has_not_tried_comes_again_in_a_smaller_one,
     an_error_in_a_batch_is_of_its_item,
     a_wrong_number_of_outputs_fails_at_once,
 ];
@@ -30,6 +31,17 @@ fn a_crash_in_a_batch_fails_the_guilty_item_only() {
     assert_eq!(pool.run(items).unwrap(), expected);
     assert_eq!(pool.failures().len(), 1);
     assert_eq!(pool.failures()[0].item(), Some(13));
+}
+
+fn what_a_batch_has_not_tried_comes_again_in_a_smaller_one() {
+    let mut pool = builder(1).batch(Batch::of(4)).build().unwrap();
+    let items =
+        [Chore::Pid, Chore::UntriedAbove(2), Chore::UntriedAbove(2), Chore::Fail("".into())];
+    let error = pool.run(items.clone()).unwrap_err();
+    assert_eq!((error.item(), pool.account().ok), (Some(3), 3), "{error:#}");
+    let outputs = pool.run(items[..3].iter().cloned()).unwrap();
+    assert_eq!(outputs[1..], ["2 1", "1 1"], "memory for four was missing");
+    assert_eq!(pool.learned_batch_limits(), [Some(2)]);
 }
 
 fn an_error_in_a_batch_is_of_its_item() {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use std::{process, thread};
 
-use gangline::error::{DeviceLost, OutOfMemory};
+use gangline::error::{DeviceLost, OutOfMemory, Untried};
 use gangline::order::InputOrder;
 use gangline::process::{MessagePack, Processes, Recipe};
 use gangline::{Builder, CfgNode, ConsumerContext, OrderedRunner, ProducerContext, Result, Runner};
@@ -72,6 +72,8 @@ pub enum Chore {
     LoseDevice,
     /// As `LoseDevice`, unless the file is there.
     LoseDeviceOnce(PathBuf),
+    /// Is not tried in a batch of more than this number, and returns the size of the batch.
+    UntriedAbove(usize),
     /// Allocates memory, in MiB.
     Allocate(usize),
     /// Says in the first file which process this is, and waits for the second.
@@ -208,6 +210,10 @@ impl Runner for Chores {
             .map(|(i, chore)| match chore {
                 Chore::Batch | Chore::ShortAbove(_) => Ok(format!("{count} {}", cx.attempt())),
                 Chore::Count(_) => Ok(count.to_string()),
+                Chore::UntriedAbove(most) if count > most => {
+                    Err(Untried::new(OutOfMemory::new("no room")).into())
+                }
+                Chore::UntriedAbove(_) => Ok(format!("{count} {}", cx.attempt())),
                 chore => do_chore(&cx.at(i), self.exponent, chore),
             })
             .collect();
@@ -401,7 +407,11 @@ fn do_chore(cx: &ProducerContext<'_>, exponent: u32, chore: Chore) -> Result<Str
         Chore::AbortOnce(_) | Chore::KillOnce(_) | Chore::StopOnce(_) | Chore::FailOnce(_) => {}
         Chore::LoseDeviceOnce(_) => {}
         Chore::AwaitOnce(..) | Chore::HangOnce(_) => {}
-        Chore::Batch | Chore::Count(_) | Chore::ShortAbove(_) | Chore::FailBatch => {
+        Chore::Batch
+        | Chore::Count(_)
+        | Chore::ShortAbove(_)
+        | Chore::UntriedAbove(_)
+        | Chore::FailBatch => {
             return Err("it came without a batch".into());
         }
     }

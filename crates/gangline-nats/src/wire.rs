@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::hook_times::HookTimes;
 
 /// The version of what this file describes.
-pub(super) const PROTOCOL: u32 = 7;
+pub(super) const PROTOCOL: u32 = 8;
 
 /// What a worker says of itself: its entry in the bucket of workers.
 #[derive(Debug, Clone, Serialize, Deserialize)]

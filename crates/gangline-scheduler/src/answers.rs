@@ -1,5 +1,6 @@
 //! The scheduler's answers to producers.
 
+use super::items::Standing;
 use super::lease::Lease;
 use super::time::RunTime;
 
@@ -24,6 +25,15 @@ pub enum Together {
     /// These items have failed, and the backend calls [`decide`](super::Scheduler::decide) for them. Failures
     /// of the others are stale, or deferred to another copy.
     Failed(Vec<u64>),
+}
+
+/// The consequence of a batch that was tried in part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndedInPart {
+    /// Of each outcome; that of an item that was not tried is deferred.
+    pub standings: Vec<Standing>,
+    /// The items that are tried again in parts.
+    pub again: Vec<u64>,
 }
 
 /// Whether a batch failed because the device ran out of memory.

@@ -14,8 +14,8 @@
 //! - **Items**: [`offer`](Scheduler::offer), [`adopt`](Scheduler::adopt), [`track`](Scheduler::track),
 //!   [`withdraw`](Scheduler::withdraw), [`decide`](Scheduler::decide).
 //! - **Producers**: [`lease`](Scheduler::lease), [`begin`](Scheduler::begin), [`finish`](Scheduler::finish),
-//!   [`fail_together`](Scheduler::fail_together), [`release`](Scheduler::release),
-//!   [`expect`](Scheduler::expect), [`producer_joined`](Scheduler::producer_joined),
+//!   [`finish_in_part`](Scheduler::finish_in_part), [`fail_together`](Scheduler::fail_together),
+//!   [`release`](Scheduler::release), [`expect`](Scheduler::expect), [`producer_joined`](Scheduler::producer_joined),
 //!   [`producer_lost`](Scheduler::producer_lost).
 //! - **Background items**: [`set_share`](Scheduler::set_share).
 //! - **The run**: [`feeder`](Scheduler::feeder), [`consumer`](Scheduler::consumer),
@@ -111,7 +111,7 @@ mod simulation;
 #[cfg(test)]
 mod tests;
 
-pub use self::answers::{Begin, Memory, Next, Together, TooFewProducers, Until};
+pub use self::answers::{Begin, EndedInPart, Memory, Next, Together, TooFewProducers, Until};
 pub use self::config::{Bypass, Config, Meta, Order};
 pub use self::copied::copies;
 pub use self::deadlines::{Absence, Timeouts};

@@ -1,6 +1,6 @@
 //! The scheduler of one run: its calls. What they decide is in the files of the parts.
 
-use super::answers::{Begin, Memory, Next, Together, TooFewProducers, Until};
+use super::answers::{Begin, EndedInPart, Memory, Next, Together, TooFewProducers, Until};
 use super::batch::DeviceBatches;
 use super::config::{Config, Meta, Order};
 use super::deadlines::{Absence, RunTimeout};
@@ -9,7 +9,8 @@ use super::flow::{Activity, Input};
 use super::health::ProducerHealth;
 use super::items::{Items, Outcome, Standing};
 use super::lease::{
-    Chosen, Copies, Lease, LeaseId, Leases, Phase, Piece, ProducerId, Readiness, Sized, priority_of,
+    Chosen, Copies, Held, Lease, LeaseId, Leases, Phase, Piece, ProducerId, Readiness, Sized,
+    priority_of,
 };
 use super::priority::{Priority, Share};
 use super::producers::RunProducers;
@@ -312,18 +313,53 @@ impl Scheduler {
         let is_split = inputs == Inputs::Kept && held.items.len() > 1;
         workload.drop_settled(&mut held.items);
         if is_split && !held.items.is_empty() {
-            let items = held.items.iter().map(|item| item.index).collect();
-            let owner = Some(producer).filter(|&owner| producers.health.is_live(owner));
-            workload.batches.split(held, owner, memory);
-            // The owner takes a part next; the others are for other producers.
-            workload.wake_for_parts(producers);
-            return Together::Split(items);
+            return Together::Split(self.split(held, memory));
         }
         let failed = held.items.into_iter().filter(|&item| {
             let standing = workload.settle(item, Outcome::Failed, producer, producers, now);
             standing == Standing::Counts
         });
         Together::Failed(failed.map(|item| item.index).collect())
+    }
+
+    /// Ends a lease of several items whose hook has not tried some of them. These come again in smaller batches, also a
+    /// single one, and have spent no attempt. The others have outcomes.
+    pub fn finish_in_part(
+        &mut self,
+        id: LeaseId,
+        outcomes: &[Outcome],
+        untried: &[u64],
+        memory: Memory,
+        now: RunTime,
+    ) -> EndedInPart {
+        let Scheduler { workload, producers, .. } = self;
+        let Some(mut held) = workload.end(id, producers) else {
+            return EndedInPart { standings: vec![Standing::Stale; outcomes.len()], again: vec![] };
+        };
+        let producer = held.producer;
+        if memory == Memory::Short {
+            workload.batches.fell_short(producer, &held.items);
+        }
+        let is_tried = |item: &Sized| !untried.contains(&item.index);
+        let each = held.items.iter().zip(outcomes).map(|(item, &outcome)| match is_tried(item) {
+            true => workload.settle(*item, outcome, producer, producers, now),
+            false => Standing::Deferred,
+        });
+        let standings = each.collect();
+        held.items.retain(|item| !is_tried(item));
+        workload.drop_settled(&mut held.items);
+        let again = if held.items.is_empty() { vec![] } else { self.split(held, memory) };
+        EndedInPart { standings, again }
+    }
+
+    /// Puts the items of a lease back in parts. The owner takes one next; the others are for other producers.
+    fn split(&mut self, held: Held, memory: Memory) -> Vec<u64> {
+        let Scheduler { workload, producers, .. } = self;
+        let items = held.items.iter().map(|item| item.index).collect();
+        let owner = Some(held.producer).filter(|&owner| producers.health.is_live(owner));
+        workload.batches.split(held, owner, memory);
+        workload.wake_for_parts(producers);
+        items
     }
 
     /// Decides about items with a failure that counts. Several items failed together.

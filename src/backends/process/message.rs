@@ -13,7 +13,7 @@ use crate::backends::remote::item_codec::Terms;
 use crate::error::FrameError;
 
 /// The version of what this file describes. Both sides must have the same.
-pub(super) const PROTOCOL: u32 = 8;
+pub(super) const PROTOCOL: u32 = 9;
 
 /// The length of what a `Hello` begins with in every version: the nonce and the version.
 const FIXED: usize = 20;

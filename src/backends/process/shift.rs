@@ -465,10 +465,11 @@ impl<'a, I, T> Shift<'a, I, T> {
             }
         };
         let is_last = lease.attempt > run.policy().retries;
-        let mut spare = Vec::new();
-        let mut kept = Vec::new();
+        let untried = settle::untried(&lease, &results);
+        let (mut spare, mut kept, mut left) = (Vec::new(), Vec::new(), Vec::new());
         for ((item, input), result) in inputs.into_iter().zip(&results) {
             match result {
+                Err(_) if untried.contains(&item) => left.push((item, input)),
                 Err(_) if !is_last || run.handover.dispatch.speculates() => {
                     kept.push((item, input));
                 }
@@ -481,7 +482,7 @@ impl<'a, I, T> Shift<'a, I, T> {
         if lease.attempt > 1 && (is_last || results.iter().any(Result::is_ok)) {
             lease.items.iter().for_each(|item| run.crashes.forget(*item));
         }
-        settle::each(run, producer, &lease, results, &mut self.desk);
+        settle::each(run, producer, (&lease, results), left, &mut self.desk);
         spare.into_iter().for_each(drop_quietly);
     }
 }

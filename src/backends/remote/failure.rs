@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::base::panic::{catch, drop_quietly};
 use crate::base::{BoxError, Hook, PanicMessage};
 use crate::error::{
-    DeviceLost, Error, OutOfMemory, OutputCount, RemoteError, Site, WorkerError, is_device_lost,
-    is_out_of_memory,
+    DeviceLost, Error, OutOfMemory, OutputCount, RemoteError, Site, Untried, WorkerError,
+    is_device_lost, is_out_of_memory, is_untried,
 };
 
 /// Why a call failed.
@@ -40,6 +40,7 @@ pub struct RemoteFailure {
     pub(crate) typed: Option<(u32, Vec<u8>)>,
     pub(crate) is_out_of_memory: bool,
     pub(crate) is_device_lost: bool,
+    is_untried: bool,
 }
 
 /// Writes and reads the errors whose types a recipe names.
@@ -111,6 +112,7 @@ impl RemoteFailure {
             typed: None,
             is_out_of_memory: false,
             is_device_lost: false,
+            is_untried: false,
         }
     }
 
@@ -129,6 +131,7 @@ impl RemoteFailure {
                 typed: codec.encode_error(unmarked(error)),
                 is_out_of_memory: is_out_of_memory(error),
                 is_device_lost: is_device_lost(error),
+                is_untried: is_untried(error),
             }
         });
         described.unwrap_or_else(|message| {
@@ -139,9 +142,13 @@ impl RemoteFailure {
     /// The error that was sent: of its own type if the recipe names it, else its texts.
     pub(crate) fn restore(self, codec: &dyn ErrorCodec) -> BoxError {
         let RemoteFailure { mut texts, typed, .. } = self;
-        if self.is_device_lost && texts.first().is_some_and(|text| text == DeviceLost::TEXT) {
-            // The mark that is put back below says it.
-            texts.remove(0);
+        for (is_marked, mark) in
+            [(self.is_untried, Untried::TEXT), (self.is_device_lost, DeviceLost::TEXT)]
+        {
+            if is_marked && texts.first().is_some_and(|text| text == mark) {
+                // The mark that is put back below says it.
+                texts.remove(0);
+            }
         }
         let typed = typed.and_then(|(number, bytes)| {
             catch(|| codec.decode_error(number, &bytes)).ok().flatten()
@@ -156,8 +163,12 @@ impl RemoteFailure {
             true => OutOfMemory::new(error).into(),
             false => error,
         };
-        match self.is_device_lost && !is_device_lost(error.as_ref()) {
+        let error = match self.is_device_lost && !is_device_lost(error.as_ref()) {
             true => DeviceLost::new(error).into(),
+            false => error,
+        };
+        match self.is_untried && !is_untried(error.as_ref()) {
+            true => Untried::new(error).into(),
             false => error,
         }
     }
@@ -165,7 +176,7 @@ impl RemoteFailure {
 
 /// The error within marks, which are put back where it is restored.
 fn unmarked<'a>(mut error: &'a (dyn StdError + 'static)) -> &'a (dyn StdError + 'static) {
-    while (error.is::<OutOfMemory>() || error.is::<DeviceLost>())
+    while (error.is::<OutOfMemory>() || error.is::<DeviceLost>() || error.is::<Untried>())
         && let Some(source) = error.source()
     {
         error = source;

@@ -134,8 +134,9 @@ impl<R: Runner> Producer<R> {
                         Error::HookFailed { hook: Hook::ProducerWorkBatch, site, source }
                     })
                 });
-                settle::each(run, self.setup.producer, &lease, results.collect(), desk);
-                inputs.into_iter().for_each(drop_quietly);
+                let results: Vec<_> = results.collect();
+                let left = untried_inputs(&lease, settle::untried(&lease, &results), inputs);
+                settle::each(run, self.setup.producer, (&lease, results), left, desk);
             }
             Err(error) => self.fail_batch(run, &lease, inputs, error, desk),
         }
@@ -279,6 +280,20 @@ impl<R: Runner> Producer<R> {
         run.event_log.return_writer(producer, event_writer);
         next_step
     }
+}
+
+/// The inputs of the items that a hook has not tried, if it has left these alone or all.
+fn untried_inputs<I>(lease: &Lease, untried: Vec<u64>, inputs: Vec<I>) -> Vec<(u64, I)> {
+    let of = match inputs.len() {
+        count if count == untried.len() => &untried[..],
+        count if count == lease.items.len() => &lease.items,
+        _ => &[],
+    };
+    let (of, mut inputs) = (of.iter().copied(), inputs.into_iter());
+    let (left, spare): (Vec<_>, Vec<_>) =
+        of.zip(&mut inputs).partition(|(item, _)| untried.contains(item));
+    inputs.chain(spare.into_iter().map(|(_, input)| input)).for_each(drop_quietly);
+    left
 }
 
 /// Whether an error of one item says that the device is lost. Its causes are user code, which may panic.

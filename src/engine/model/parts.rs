@@ -121,7 +121,7 @@ fn batch_producer(run: Arc<Run<u64, u64>>, lane: usize) -> JoinHandle<()> {
             match run.handover.dispatch.take_inputs(&lease) {
                 Some(inputs) => {
                     let worked = inputs.into_iter().map(Ok).collect();
-                    settle::each(&run, lane, &lease, worked, &mut desk);
+                    settle::each(&run, lane, (&lease, worked), vec![], &mut desk);
                 }
                 None => run.handover.dispatch.release(lease.id),
             }
