@@ -1,6 +1,5 @@
 //! The runner of a check: sends lists to a worker of `gangline run --warm`, and keeps the answers.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -15,7 +14,6 @@ use crate::output::json_text;
 use crate::output::outcome::{JobOutcome, JobResult, ShownOnTerminal};
 use crate::output::record;
 use crate::plan::job::Job;
-use gangline::error::OutOfMemory;
 use gangline::{ConsumerContext, ProducerContext, Result, Runner};
 
 /// Sends lists to the worker of one slot. An answer is an output even if it is a failure, so no sample is tried again.
@@ -46,8 +44,6 @@ pub(super) struct Seen {
     pub(super) deaths: Vec<(u64, usize, String)>,
     /// What the worker has said about itself, after the last list.
     pub(super) worker: WorkerFacts,
-    /// Answers to samples of a list that is split. Those samples are not asked again.
-    settled: HashMap<u64, Replied>,
 }
 
 /// A list that was sent, and why it failed as a whole.
@@ -85,7 +81,7 @@ impl Runner for ListRunner {
         state: &mut Loading,
         job: Job,
     ) -> Result<Replied> {
-        self.send(state, &[job])?.remove(0)
+        self.send(state, &[job]).remove(0)
     }
 
     fn producer_work_batch(
@@ -94,7 +90,7 @@ impl Runner for ListRunner {
         state: &mut Loading,
         list: &mut Vec<Job>,
     ) -> Result<Vec<Result<Replied>>> {
-        self.send(state, list)
+        Ok(self.send(state, list))
     }
 
     fn producer_end(&self, _: &ProducerContext<'_>, state: Loading) -> Result<()> {
@@ -116,18 +112,12 @@ impl Runner for ListRunner {
 }
 
 impl ListRunner {
-    /// Sends the samples of a list that have no answer yet. An error makes the library split the list.
-    fn send(&self, state: &mut Loading, list: &[Job]) -> Result<Vec<Result<Replied>>> {
-        let mut settled = std::mem::take(&mut self.log.seen().settled);
-        let open = list.iter().filter(|job| !settled.contains_key(&job.number));
-        let open: Vec<Tried<'_>> = open.map(|job| Tried { job, attempt: 1 }).collect();
-        let worked = match open.is_empty() {
-            true => Vec::new(),
-            false => self.warm.work(0, state, &open),
-        };
+    /// Sends samples. Those that are left of a list come again in smaller ones.
+    fn send(&self, state: &mut Loading, list: &[Job]) -> Vec<Result<Replied>> {
+        let tried: Vec<_> = list.iter().map(|job| Tried { job, attempt: 1 }).collect();
         let mut failed = None;
         let mut death: Option<(u64, usize, String)> = None;
-        for worked in worked {
+        let replied = self.warm.work(0, state, &tried).into_iter().map(|worked| {
             let (outcome, whole) = match worked {
                 Worked::Ended(outcome) => (outcome, None),
                 Worked::Left(outcome, whole) => (outcome, Some(whole)),
@@ -138,30 +128,16 @@ impl ListRunner {
                 death.1 += 1;
             }
             self.show_said(&outcome);
-            match whole {
-                Some(whole) => {
-                    failed.get_or_insert((whole, outcome.result.error().unwrap_or_default()));
-                }
-                None => _ = settled.insert(outcome.number, replied(&outcome)),
-            }
-        }
+            let Some(whole) = whole else { return Ok(replied(&outcome)) };
+            failed.get_or_insert((whole, outcome.result.error().unwrap_or_default()));
+            Err(whole.error(&outcome.result))
+        });
+        let replied = replied.collect();
         let mut seen = self.log.seen();
         seen.worker = self.warm.facts(0);
         seen.deaths.extend(death);
-        seen.lists.push(SentList { size: list.len(), failed: failed.clone() });
-        if let Some((whole, why)) = failed {
-            seen.settled = settled;
-            return Err(match whole {
-                ListFailure::OutOfMemory => OutOfMemory::new(why).into(),
-                ListFailure::Died | ListFailure::Rejected => why.into(),
-            });
-        }
-        let replied = list.iter().map(|job| settled.remove(&job.number));
-        let replied: Vec<_> =
-            replied.map(|replied| Ok(replied.expect("each was answered"))).collect();
-        // What is left belongs to the other parts of a list that is split.
-        seen.settled = settled;
-        Ok(replied)
+        seen.lists.push(SentList { size: list.len(), failed });
+        replied
     }
 
     /// Prints the standard error of a worker at the first attempt at a sample, and at its death.

@@ -8,7 +8,6 @@ use std::thread;
 use crate::execute::lane::{Lane, Lanes};
 use crate::execute::process::OutputStream;
 use crate::execute::records::Unwritten;
-use crate::execute::retries::{Cost, Settled};
 use crate::execute::shared::{Output, SharedRun};
 use crate::output::capture::Captured;
 use crate::output::outcome::{
@@ -17,7 +16,7 @@ use crate::output::outcome::{
 use crate::plan::gate::{Admission, Gate};
 use crate::plan::job::Job;
 use crate::plan::texts::OnSlot;
-use gangline::error::OutOfMemory;
+use gangline::error::{OutOfMemory, Untried};
 use gangline::{BoxError, ConsumerContext, Error, ProducerContext, Result, Runner};
 
 /// The jobs of one lane, and how to execute them.
@@ -76,12 +75,23 @@ pub(crate) enum Worked {
 /// Why a list failed as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ListFailure {
-    /// The worker was ended with the list in hand.
+    /// The worker was ended with the list in hand, which costs each job that is left an attempt.
     Died,
     /// The worker rejected it.
     Rejected,
     /// The device has no memory for a list of this size.
     OutOfMemory,
+}
+
+impl ListFailure {
+    /// The error of a job in such a list that comes again in a smaller one.
+    pub(crate) fn error(self, result: &JobResult) -> BoxError {
+        let why = result.error().unwrap_or_default();
+        match self {
+            ListFailure::OutOfMemory => Untried::new(OutOfMemory::new(why)).into(),
+            ListFailure::Died | ListFailure::Rejected => Untried::new(why).into(),
+        }
+    }
 }
 
 /// What the library gets for a job.
@@ -104,7 +114,7 @@ impl<W: JobWork> Runner for JobRunner<W> {
         state: &mut W::State,
         job: Job,
     ) -> Result<Arc<JobOutcome>> {
-        self.ended(self.work_on(cx.producer(), state, &[job])?).remove(0)
+        self.ended(self.work_on(cx.producer(), state, &[job])).remove(0)
     }
 
     fn producer_work_batch(
@@ -113,7 +123,7 @@ impl<W: JobWork> Runner for JobRunner<W> {
         state: &mut W::State,
         list: &mut Vec<Job>,
     ) -> Result<Vec<Ended>> {
-        Ok(self.ended(self.work_on(cx.producer(), state, list)?))
+        Ok(self.ended(self.work_on(cx.producer(), state, list)))
     }
 
     fn producer_end(&self, cx: &ProducerContext<'_>, state: W::State) -> Result<()> {
@@ -182,8 +192,8 @@ impl<W: JobWork> Runner for JobRunner<W> {
 }
 
 impl<W: JobWork> JobRunner<W> {
-    /// Makes an attempt at each job of a list. The error is that of a list which is to be split.
-    fn work_on(&self, slot: usize, state: &mut W::State, list: &[Job]) -> Result<Vec<Ended>> {
+    /// Makes an attempt at each job of a list, and returns what became of each.
+    fn work_on(&self, slot: usize, state: &mut W::State, list: &[Job]) -> Vec<Ended> {
         let _hold = Hold(&self.lanes);
         let retries = &self.lane.retries;
         let is_again = list.iter().all(|job| retries.knows(job.number));
@@ -193,99 +203,69 @@ impl<W: JobWork> JobRunner<W> {
             let needs_slot = || retries.are_waiting_for(slot);
             if self.lanes.start(&self.lane, list, &needs_slot) == Admission::Refused {
                 list.iter().for_each(|job| retries.never_started(job.number));
-                return Ok(list.iter().map(|_| Err(NOT_STARTED.into())).collect());
+                return list.iter().map(|_| Err(NOT_STARTED.into())).collect();
             }
         } else if !self.lanes.start_again(&self.lane) {
-            return Ok(list.iter().map(|job| self.cut_off(job)).collect());
+            // The run gives them no further attempt.
+            return list.iter().map(|job| self.end_job(retries.cut_off(job.number))).collect();
         }
         if let Some(heads) = self.lane.gate.heads() {
             let worker = self.lane.first_worker + slot;
             list.iter().for_each(|job| heads.starts(job.number, worker));
         }
-        let mut settled: Vec<_> = list.iter().map(|job| self.settled(job)).collect();
-        let open = list.iter().zip(&settled).filter(|(_, settled)| settled.is_none());
+        let held = list.iter().map(|job| if is_again { None } else { self.held(job) });
+        let held: Vec<_> = held.collect();
+        let open = list.iter().zip(&held).filter(|(_, held)| held.is_none());
         let open: Vec<_> =
             open.map(|(job, _)| Tried { job, attempt: retries.next_attempt(job.number) }).collect();
         let worked = match open.is_empty() {
             true => Vec::new(),
             false => self.work.work(slot, state, &open),
         };
-        let split = self.split(&worked);
-        let (mut worked, mut ended) = (worked.into_iter(), Vec::new());
-        for (job, settled) in list.iter().zip(&mut settled).filter(|(_, settled)| settled.is_none())
-        {
-            match worked.next().expect("each job has an outcome") {
-                Worked::Left(outcome, whole) if split.is_some() => self.leave(outcome, whole),
+        let is_split = self.is_split(&worked);
+        let (mut worked, mut done) = (worked.into_iter(), Vec::new());
+        let ended = list.iter().zip(held).map(|(job, held)| match held {
+            Some(outcome) => Ok(outcome),
+            None => match worked.next().expect("each job has an outcome") {
+                Worked::Left(outcome, whole) if is_split => Err(self.leave(outcome, whole)),
                 Worked::Ended(outcome) | Worked::Left(outcome, _) => {
-                    let concluded = self.conclude(slot, job, Arc::new(outcome));
-                    let done = concluded.iter().filter(|outcome| !outcome.has_lost_results());
-                    ended.extend(done.map(|outcome| (job, Arc::clone(outcome))));
-                    *settled = Some(concluded);
+                    let ended = self.conclude(slot, job, Arc::new(outcome));
+                    let is_done = |outcome: &&Arc<JobOutcome>| !outcome.has_lost_results();
+                    done.extend(ended.iter().filter(is_done).map(|it| (job, Arc::clone(it))));
+                    ended
                 }
-            }
-        }
-        self.lanes.hold(&self.lane, slot, &ended);
+            },
+        });
+        let ended = ended.collect();
+        self.lanes.hold(&self.lane, slot, &done);
         self.lanes.finish();
-        let Some(error) = split else {
-            let ended = settled.into_iter().map(|settled| settled.expect("each was concluded"));
-            return Ok(ended.map(|settled| settled.map_err(Into::into)).collect());
-        };
-        for (job, settled) in list.iter().zip(settled) {
-            settled.into_iter().for_each(|settled| retries.settle(job.number, settled));
-        }
-        Err(error)
+        ended
     }
 
-    /// What became of a job before: in an earlier run, or in a list that was split.
-    fn settled(&self, job: &Job) -> Option<Settled> {
-        if let Some(settled) = self.lane.retries.take_settled(job.number) {
-            return Some(settled);
-        }
-        let is_new = !self.lane.retries.knows(job.number);
-        let outcome = if is_new { self.held(job)? } else { return None };
-        let order = self.lanes.shared.count_outcome(&outcome);
-        self.lanes.obey(order);
-        Some(Ok(Arc::new(outcome)))
-    }
-
-    /// Ends a job to which the run gives no further attempt.
-    fn cut_off(&self, job: &Job) -> Ended {
-        let retries = &self.lane.retries;
-        let settled = retries.take_settled(job.number);
-        Ok(settled.unwrap_or_else(|| self.end_job(retries.cut_off(job.number)))?)
-    }
-
-    /// The error of a list that failed as a whole and is to be split, which is reported. No list is split once the run
-    /// is ending.
-    fn split(&self, worked: &[Worked]) -> Option<BoxError> {
+    /// Whether a list that failed as a whole is split, which is reported. No list is split once the run is ending.
+    fn is_split(&self, worked: &[Worked]) -> bool {
         let left = worked.iter().filter_map(|worked| match worked {
-            Worked::Left(outcome, whole) => Some((outcome, *whole)),
+            Worked::Left(outcome, _) => Some(outcome),
             Worked::Ended(_) => None,
         });
-        let (count, first) =
-            left.fold((0, None), |(count, first), it| (count + 1, first.or(Some(it))));
-        let (outcome, whole) = first.filter(|_| self.lane.gate.is_wanted())?;
-        let (number, result) = (outcome.number, &outcome.result);
-        let text =
-            format!("the list of job {number} and {} more {result}, and is split", count - 1);
+        let Some(first) = left.clone().next().filter(|_| self.lane.gate.is_wanted()) else {
+            return false;
+        };
+        let (number, result, more) = (first.number, &first.result, left.count() - 1);
+        let text = format!("the list of job {number} and {more} more {result}, and is split");
         self.lanes.shared.terminal.tell_failure(&text);
-        let why = result.error().unwrap_or_default();
-        Some(match whole {
-            ListFailure::OutOfMemory => Box::new(OutOfMemory::new(why)),
-            ListFailure::Died | ListFailure::Rejected => why.into(),
-        })
+        true
     }
 
-    fn leave(&self, outcome: JobOutcome, whole: ListFailure) {
-        let cost = match whole {
-            ListFailure::Died => Cost::Attempt,
-            ListFailure::Rejected | ListFailure::OutOfMemory => Cost::Nothing,
-        };
-        self.lane.retries.leave(&Arc::new(outcome), cost);
+    /// The error of a job whose list is split: the library gives it again in a smaller one.
+    fn leave(&self, outcome: JobOutcome, whole: ListFailure) -> BoxError {
+        let error = whole.error(&outcome.result);
+        self.lane.retries.leave(outcome, whole);
+        error
     }
 
     /// Ends an attempt, and the job unless it is tried again.
-    fn conclude(&self, slot: usize, job: &Job, outcome: Arc<JobOutcome>) -> Settled {
+    fn conclude(&self, slot: usize, job: &Job, outcome: Arc<JobOutcome>) -> Ended {
         let next = self.next(slot, &outcome);
         if next != NextAttempt::Nothing {
             self.report_retry(&outcome);
@@ -294,7 +274,7 @@ impl<W: JobWork> JobRunner<W> {
                 // to end.
                 self.lane.gate.nudge();
             }
-            return Err(JobFailed { outcome, next });
+            return Err(JobFailed { outcome, next }.into());
         }
         self.lane.retries.forget(job.number);
         self.end_job(outcome)
@@ -318,12 +298,12 @@ impl<W: JobWork> JobRunner<W> {
     }
 
     /// Records the outcome of the last attempt at a job, and returns it for the library.
-    fn end_job(&self, outcome: Arc<JobOutcome>) -> Settled {
+    fn end_job(&self, outcome: Arc<JobOutcome>) -> Ended {
         let order = self.lanes.shared.record(&outcome);
         self.lanes.obey(order);
         match outcome.result.is_ok() {
             true => Ok(outcome),
-            false => Err(JobFailed { outcome, next: NextAttempt::Nothing }),
+            false => Err(JobFailed { outcome, next: NextAttempt::Nothing }.into()),
         }
     }
 
@@ -381,13 +361,15 @@ impl<W: JobWork> JobRunner<W> {
         })
     }
 
-    /// The outcome of a job that succeeded in an earlier run.
-    fn held(&self, job: &Job) -> Option<JobOutcome> {
+    /// Counts and returns the outcome of a job that succeeded in an earlier run.
+    fn held(&self, job: &Job) -> Option<Arc<JobOutcome>> {
         let held = self.lane.held.as_ref()?;
         match held.take(job, self.lanes.shared.rules.showing) {
             Ok(outcome) => {
                 let slot = OnSlot { gpus: &[], worker: 0, attempt: 1 };
-                outcome.map(|outcome| JobOutcome { tag: self.lane.texts.tag(job, slot), ..outcome })
+                let outcome = JobOutcome { tag: self.lane.texts.tag(job, slot), ..outcome? };
+                self.lanes.obey(self.lanes.shared.count_outcome(&outcome));
+                Some(Arc::new(outcome))
             }
             // It is done again.
             Err(error) => {

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use crate::execute::job_runner::ListFailure;
 use crate::output::capture::Captured;
 use crate::output::cut_off::CutOff;
-use crate::output::outcome::{JobFailed, JobOutcome, NextAttempt};
+use crate::output::outcome::{JobOutcome, NextAttempt};
 
 /// The jobs of a lane that have failed and wait for another attempt. The library decides when to make it.
 #[derive(Debug)]
@@ -14,8 +15,6 @@ pub(crate) struct JobRetries {
     most: u32,
     /// The failed jobs, by number.
     failed: Mutex<HashMap<u64, FailedJob>>,
-    /// The jobs that have ended in a list that is split. The library learns it when it gives them again.
-    settled: Mutex<HashMap<u64, Settled>>,
     cut_off: Mutex<CutOff>,
 }
 
@@ -37,28 +36,17 @@ enum RetrySlot {
     NotThat(usize),
 }
 
-/// What the library is given for a job that has ended.
-pub(crate) type Settled = Result<Arc<JobOutcome>, JobFailed>;
-
-/// Whether a list that failed as a whole has cost its jobs an attempt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cost {
-    Attempt,
-    Nothing,
-}
-
 /// After this number of workers has ended at a job, the job is at fault and not the workers.
 pub(crate) const DEATHS_OF_ITEM: u32 = 3;
 
 impl JobRetries {
     pub(crate) fn new(most: u32) -> JobRetries {
-        let (failed, settled, cut_off) = Default::default();
-        JobRetries { most, failed, settled, cut_off }
+        JobRetries { most, failed: Mutex::default(), cut_off: Mutex::default() }
     }
 
     /// Whether the job has had an attempt.
     pub(crate) fn knows(&self, number: u64) -> bool {
-        self.failed().contains_key(&number) || self.all_settled().contains_key(&number)
+        self.failed().contains_key(&number)
     }
 
     /// Whether a job waits for another attempt that this slot may make. Then the slot must not wait for the jobs to
@@ -79,61 +67,36 @@ impl JobRetries {
         })
     }
 
-    /// Keeps what has become of a job in a list that is split.
-    pub(crate) fn settle(&self, number: u64, settled: Settled) {
-        self.all_settled().insert(number, settled);
-    }
-
-    pub(crate) fn take_settled(&self, number: u64) -> Option<Settled> {
-        self.all_settled().remove(&number)
-    }
-
     /// A job is to be tried again in a smaller list. That it was not alone does not count against it, so it has failed
     /// only when it was.
-    pub(crate) fn leave(&self, outcome: &Arc<JobOutcome>, cost: Cost) {
-        let mut failed = self.failed();
-        let before = failed.get(&outcome.number).map_or(0, |failed| failed.deaths);
-        let deaths = before + u32::from(outcome.result.blames_worker());
-        let spent = outcome.attempts - u32::from(cost == Cost::Nothing);
-        failed.insert(
-            outcome.number,
-            FailedJob { outcome: Arc::clone(outcome), deaths, spent, waits_for: None },
-        );
+    pub(crate) fn leave(&self, outcome: JobOutcome, whole: ListFailure) {
+        let spent = outcome.attempts - u32::from(whole != ListFailure::Died);
+        note(&mut self.failed(), &Arc::new(outcome), spent);
     }
 
     /// Decides what follows an attempt that failed, in a run that goes on.
     pub(crate) fn after(&self, slot: usize, outcome: &Arc<JobOutcome>) -> NextAttempt {
-        let JobOutcome { number, attempts, result, .. } = &**outcome;
+        let JobOutcome { attempts, result, .. } = &**outcome;
         if result.is_final() {
             return NextAttempt::Nothing;
         }
         let mut failed = self.failed();
-        let before = failed.get(number).map_or(0, |failed| failed.deaths);
-        let deaths = before + u32::from(result.blames_worker());
+        let job = note(&mut failed, outcome, *attempts);
         let is_allowed = *attempts <= self.most;
-        let next = match result.blames_worker() {
-            true if is_allowed || deaths < DEATHS_OF_ITEM => NextAttempt::OnAnotherSlot,
-            false if is_allowed => NextAttempt::OnItsSlot,
+        let (next, waits_for) = match result.blames_worker() {
+            true if is_allowed || job.deaths < DEATHS_OF_ITEM => {
+                (NextAttempt::OnAnotherSlot, RetrySlot::NotThat(slot))
+            }
+            false if is_allowed => (NextAttempt::OnItsSlot, RetrySlot::Only(slot)),
             _ => return NextAttempt::Nothing,
         };
-        let waits_for = Some(match next {
-            NextAttempt::OnItsSlot => RetrySlot::Only(slot),
-            _ => RetrySlot::NotThat(slot),
-        });
-        let (outcome, spent) = (Arc::clone(outcome), *attempts);
-        failed.insert(*number, FailedJob { outcome, deaths, spent, waits_for });
+        job.waits_for = Some(waits_for);
         next
     }
 
     /// Forgets a job, since its last attempt has ended.
     pub(crate) fn forget(&self, number: u64) {
         self.failed().remove(&number);
-    }
-
-    /// Forgets a job that is given up, with its outcome in a list that is split.
-    pub(crate) fn drop_all_of(&self, number: u64) {
-        self.forget(number);
-        drop(self.take_settled(number));
     }
 
     /// Makes no further attempt at a job, since the run is ending. Returns the outcome of the last attempt.
@@ -169,11 +132,20 @@ impl JobRetries {
         self.cut_off.lock().expect("nothing panics with the lock held")
     }
 
-    fn all_settled(&self) -> MutexGuard<'_, HashMap<u64, Settled>> {
-        self.settled.lock().expect("nothing panics with the lock held")
-    }
-
     fn failed(&self) -> MutexGuard<'_, HashMap<u64, FailedJob>> {
         self.failed.lock().expect("nothing panics with the lock held")
     }
+}
+
+/// Notes an attempt that failed.
+fn note<'a>(
+    failed: &'a mut HashMap<u64, FailedJob>,
+    outcome: &Arc<JobOutcome>,
+    spent: u32,
+) -> &'a mut FailedJob {
+    let before = failed.get(&outcome.number).map_or(0, |failed| failed.deaths);
+    let deaths = before + u32::from(outcome.result.blames_worker());
+    let outcome = Arc::clone(outcome);
+    let noted = FailedJob { deaths, spent, waits_for: None, outcome };
+    failed.entry(noted.outcome.number).insert_entry(noted).into_mut()
 }

@@ -45,7 +45,7 @@ impl ServedValue {
 
 impl Drop for JobMemory {
     fn drop(&mut self) {
-        self.retries.drop_all_of(self.number);
+        self.retries.forget(self.number);
     }
 }
 
