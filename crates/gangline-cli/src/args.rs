@@ -46,7 +46,7 @@ use crate::args::serve::ServeArgs;
 use crate::args::typed::{Kind, Separators, Typed};
 use crate::args::warm::{WarmArgs, WorkerTimes};
 use crate::args::workers::Workers;
-use gangline::gpu::GpuList;
+use gangline::gpu::{GpuList, GpuLock};
 
 /// What `--version` says: a worker is written for a version of the protocol, not of the program.
 const LONG_VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\nprotocols of warm workers: 1, 2");
@@ -208,19 +208,35 @@ pub(crate) struct Placement {
     /// Write several ids as separate words, or joined into one
     #[arg(long, value_name = "HOW", value_enum)]
     pub(crate) gpu_separator: Option<DeviceSeparator>,
+    #[command(flatten)]
+    pub(crate) locks: LockArgs,
+}
+
+/// The locks of GPUs.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct LockArgs {
     /// Lock these GPUs against other runs that lock them; if one is taken, fail or wait
-    #[arg(
-        long,
-        value_name = "IN_USE",
-        value_enum,
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "fail"
-    )]
+    #[arg(long, value_name = "IN_USE", value_enum, num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "fail")]
     pub(crate) lock_gpus: Option<InUse>,
     /// Keep the locks of GPUs in DIR, which all users of the machine share
     #[arg(long, value_name = "DIR", requires = "lock_gpus", hide = true)]
-    pub(crate) lock_dir: Option<PathBuf>,
+    lock_dir: Option<PathBuf>,
+}
+
+impl LockArgs {
+    /// How the library locks the GPUs, if it should, given that some may be in use.
+    pub(crate) fn lock(&self, in_use: InUse) -> Option<GpuLock> {
+        self.lock_gpus?;
+        let lock = match in_use {
+            InUse::Fail => GpuLock::or_fail(),
+            InUse::Wait => GpuLock::or_wait(),
+        };
+        Some(match &self.lock_dir {
+            Some(directory) => lock.in_dir(directory),
+            None => lock,
+        })
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -13,11 +13,12 @@ use crate::check::findings::Findings;
 use crate::check::slot::Checking;
 use crate::error::CliError;
 use crate::execute::failure::internal;
-use crate::execute::setup::{ending, hidden, lanes};
+use crate::execute::setup::{hidden, lanes};
 use crate::execute::signals::Attendant;
 use crate::exit;
 use crate::plan::Plan;
 use crate::plan::job::Job;
+use crate::plan::job_run::JobRun;
 use crate::plan::template::quoted;
 
 /// The output of a check, and the exit status.
@@ -28,14 +29,15 @@ pub(crate) struct Checked {
 
 /// Checks the worker on each device in turn.
 pub(crate) fn check(args: &CheckArgs, supervisor: Option<i32>) -> Result<Checked, CliError> {
-    let run = args.run().map_err(|error| CliError::new(exit::USAGE, error))?;
+    let typed = args.run().map_err(|error| CliError::new(exit::USAGE, error))?;
+    let run = JobRun::new(&typed)?;
     // First, so that no signal is missed.
-    let attendant = Attendant::start(supervisor, run.failure.grace, ending(&run).lasts());
+    let attendant = Attendant::start(supervisor, run.grace, run.rules.ending.lasts());
     let attendant = attendant.map_err(internal)?;
-    let mut plans = Plan::all(&run)?;
+    let mut plans = Plan::all(&typed)?;
     let lanes = lanes(&run, &plans)?;
     attendant.attend_to(&lanes);
-    if run.reads_terminal() {
+    if typed.reads_terminal() {
         let text = "reading samples from the terminal, one per line; end with Ctrl-D";
         lanes.shared.terminal.tell(text);
     }

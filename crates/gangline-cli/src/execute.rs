@@ -6,7 +6,7 @@ pub(crate) mod commands;
 mod conclude;
 pub(crate) mod conversation;
 mod done_places;
-mod dry_run;
+pub(crate) mod dry_run;
 mod earlier_jobs;
 mod exit_watch;
 pub(crate) mod failure;

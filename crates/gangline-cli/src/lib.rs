@@ -9,6 +9,7 @@
 //!   program    reads the words and calls what they name; error, exit: how it ends
 //!   args       the options, and what a file of options adds
 //!   plan       lanes: where jobs come from, what they are, what they run on; a template is filled without a shell
+//!              job_run, rules                what was typed, resolved once: the rooms below never see arguments
 //!   execute    a lane is one run of an `AnyOrderRunner`: job_runner, and behind it
 //!              commands, process             a command for each job, in a process group of its own
 //!              warm, conversation, protocol  one process for each slot, a line of JSON for each job

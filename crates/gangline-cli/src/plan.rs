@@ -11,6 +11,7 @@ pub(crate) mod input_error;
 pub(crate) mod job;
 pub(crate) mod job_file;
 pub(crate) mod job_key;
+pub(crate) mod job_run;
 pub(crate) mod jobs;
 pub(crate) mod lines;
 pub(crate) mod mark;
@@ -19,6 +20,7 @@ pub(crate) mod program;
 pub(crate) mod quotes;
 pub(crate) mod read_ahead;
 pub(crate) mod rows;
+pub(crate) mod rules;
 pub(crate) mod slot;
 pub(crate) mod sources;
 pub(crate) mod table;
@@ -69,6 +71,13 @@ pub(crate) struct Plan {
     input_form: InputForm,
 }
 
+/// The lanes of a run.
+pub(crate) struct Planned {
+    pub(crate) lanes: Vec<Plan>,
+    /// What the user hears before the first job.
+    pub(crate) notes: Vec<String>,
+}
+
 /// What warm workers are started for.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct WarmInputs {
@@ -90,6 +99,22 @@ pub(crate) enum JobSource {
     JobFile(JobFile),
     /// The failed jobs of a log.
     Failed(Vec<Job>),
+}
+
+impl Planned {
+    pub(crate) fn new(args: &RunArgs) -> Result<Planned, CliError> {
+        let lanes = Plan::all(args)?;
+        let is_typed = args.reads_terminal();
+        let notes = [
+            is_typed.then(|| {
+                "reading inputs from the terminal, one per line; end with Ctrl-D".to_owned()
+            }),
+            all_the_same(&lanes),
+            unexpanded(args),
+            empty_source(args),
+        ];
+        Ok(Planned { lanes, notes: notes.into_iter().flatten().collect() })
+    }
 }
 
 impl Plan {
@@ -146,7 +171,7 @@ impl Plan {
     }
 
     fn of_command(args: &RunArgs) -> Result<Plan, CliError> {
-        let gate = new_gate(args.warm.batch.map_or(1, ListSize::most))?;
+        let gate = new_gate(args.warm.workers.batch.map_or(1, ListSize::most))?;
         let typed = args.typed();
         check_typed(args, &typed)?;
         let RunArgs { record, placement, failure, .. } = args;
@@ -214,7 +239,7 @@ impl Plan {
     }
 
     /// Whether jobs differ at all: otherwise the command lacks a mark for the input.
-    pub(crate) fn differs_by_job(&self) -> bool {
+    fn differs_by_job(&self) -> bool {
         match &self.source {
             JobSource::Inputs { grouping: InputGrouping::CountOnly, .. }
             | JobSource::JobFile(_)
@@ -396,24 +421,27 @@ fn template(
     } else {
         Template::new(words, marks)
     };
-    let several = match inputs.repeats_words() {
-        true => Several::Repeat,
-        false => Several::Split,
-    };
+    let several = if inputs.repeats_words() { Several::Repeat } else { Several::Split };
     let template = template.map_err(refused)?.with_several(several);
     program::check(&template.program()).map_err(|error| CliError::new(exit::USAGE, error))?;
     Ok(Arc::new(template))
 }
 
+/// A command that is the same for all jobs.
+fn all_the_same(plans: &[Plan]) -> Option<String> {
+    let text = "every job runs the same command: it has no mark, such as {}, for the input";
+    (!plans.iter().all(Plan::differs_by_job)).then(|| text.to_owned())
+}
+
 /// A word of the command that a shell would replace, while here it is an argument.
-pub(crate) fn unexpanded(args: &RunArgs) -> Option<String> {
+fn unexpanded(args: &RunArgs) -> Option<String> {
     let word = program::unexpanded(args.command_words()).filter(|_| args.inputs.passes_words())?;
     let word = template::quoted(word);
     Some(format!("{word} is passed on unchanged, since no shell runs the command: see --shell"))
 }
 
 /// A source without any word, beside others: there is no combination of them.
-pub(crate) fn empty_source(args: &RunArgs) -> Option<String> {
+fn empty_source(args: &RunArgs) -> Option<String> {
     let typed = args.typed().sources;
     let is_empty =
         |source: &&TypedSource<'_>| source.kind == Kind::Inputs && source.words.is_empty();

@@ -15,6 +15,7 @@ use crate::args::serve::ServeArgs;
 use crate::args::{self, ManArgs, RunArgs, Subcommands};
 use crate::check::{self, Checked};
 use crate::error::{CliError, Context};
+use crate::execute::dry_run::dry_run;
 use crate::execute::failure::internal;
 use crate::execute::limits::{allow_files, survive_full_files};
 use crate::execute::signals::unblock_signals;
@@ -22,6 +23,8 @@ use crate::execute::supervisor::InputSource;
 use crate::execute::{run, supervisor, worker};
 use crate::output::report;
 use crate::output::stdio::{self, check_stdin, check_stdout};
+use crate::plan::Planned;
+use crate::plan::job_run::JobRun;
 use crate::{config, devices, dockerfile, exit, fleet, manual, reports, serve};
 
 /// Runs the program with the arguments of this process, and returns its exit status. `--help` explains each
@@ -89,10 +92,11 @@ fn start_run(
     // Before anything opens a file.
     allow_files(0)?;
     // A command that starts no process needs no supervisor.
-    if supervisor.is_some() || args.output.dry_run {
-        return run::run(args, supervisor);
+    match (args.output.dry_run, supervisor) {
+        (true, _) => dry_run(&JobRun::new(args)?, Planned::new(args)?),
+        (false, Some(_)) => run::run(&JobRun::new(args)?, || Planned::new(args), supervisor),
+        (false, None) => supervise(args, arguments),
     }
-    supervise(args, arguments)
 }
 
 fn start_check(
@@ -120,10 +124,7 @@ fn start_check(
 
 /// Does the work in a process of its own, under this one.
 fn supervise(args: &RunArgs, arguments: Vec<OsString>) -> Result<u8, CliError> {
-    let inputs = match args.reads_terminal() {
-        true => InputSource::Typed,
-        false => InputSource::Other,
-    };
+    let inputs = if args.reads_terminal() { InputSource::Typed } else { InputSource::Other };
     supervisor::supervise(arguments.into_iter().skip(1), inputs).map_err(internal)
 }
 

@@ -91,8 +91,8 @@ impl CheckArgs {
         run.inputs.tsv.clone_from(&self.tsv);
         run.inputs.jsonl = self.jsonl;
         run.failure.timeout = self.timeout.map(JobTimeout::After);
-        run.warm.batch = Some(ListSize::AtMost(self.most()));
-        run.warm.times.clone_from(&self.times);
+        run.warm.workers.batch = Some(ListSize::AtMost(self.most()));
+        run.warm.workers.times.clone_from(&self.times);
         Ok(run)
     }
 }

@@ -55,7 +55,7 @@ fn load(text: &str) -> Result<f64, &'static str> {
 }
 
 /// The signals that end a job, each followed by a pause. SIGKILL comes last.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct TermSequence(Vec<(Signal, Duration)>);
 
 impl TermSequence {

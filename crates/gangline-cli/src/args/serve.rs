@@ -11,9 +11,9 @@ use crate::args::device_names::DeviceNames;
 use crate::args::limit::{duration, time_limit};
 use crate::args::list_size::ListSize;
 use crate::args::number::{at_least_one, size, unsigned};
-use crate::args::warm::{WarmArgs, WorkerTimes};
+use crate::args::warm::{WarmWorkers, WorkerTimes};
 use crate::args::workers::{WorkerCount, Workers, WorkersError};
-use crate::args::{InUse, Placement, sections};
+use crate::args::{LockArgs, Placement, sections};
 use gangline::gpu::GpuList;
 
 /// Answer HTTP requests with warm workers, in batches across requests
@@ -89,16 +89,8 @@ pub(crate) struct WorkerPlaces {
     /// Run N workers on each GPU
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub(crate) per_gpu: Option<usize>,
-    /// Lock these GPUs against other runs that lock them; if one is taken, fail or wait
-    #[arg(
-        long,
-        value_name = "IN_USE",
-        value_enum,
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "fail"
-    )]
-    pub(crate) lock_gpus: Option<InUse>,
+    #[command(flatten)]
+    pub(crate) locks: LockArgs,
 }
 
 #[derive(Debug, Args)]
@@ -153,9 +145,16 @@ pub(crate) struct BackgroundArgs {
 }
 
 impl ServeArgs {
+    /// Returns the settings of warm workers that `gangline run` has.
+    pub(crate) fn warm(&self) -> WarmWorkers {
+        let WorkerLimits { batch, batch_wait, max_restarts, .. } = self.working;
+        let times = self.working.times.clone();
+        WarmWorkers { preload: true, batch, batch_wait, times, max_restarts }
+    }
+
     /// Returns the placement of `gangline run` for these options: by default one worker, since each loads the model.
     pub(crate) fn placement(&self) -> Placement {
-        let WorkerPlaces { devices, gpu_list, workers, per_gpu, lock_gpus } = &self.places;
+        let WorkerPlaces { devices, gpu_list, workers, per_gpu, locks } = &self.places;
         let has_gpus = devices.is_some() || gpu_list.is_some();
         let workers =
             (!has_gpus).then(|| Workers::Number(workers.unwrap_or(WorkerCount::Number(1))));
@@ -170,16 +169,8 @@ impl ServeArgs {
             cpu_workers: None,
             visible: false,
             gpu_separator: None,
-            lock_gpus: *lock_gpus,
-            lock_dir: None,
+            locks: locks.clone(),
         }
-    }
-
-    /// Returns the settings of warm workers that `gangline run` has.
-    pub(crate) fn warm(&self) -> WarmArgs {
-        let WorkerLimits { batch, batch_wait, max_restarts, .. } = self.working;
-        let times = self.working.times.clone();
-        WarmArgs { warm: true, preload: true, batch, batch_wait, times, max_restarts }
     }
 }
 

@@ -15,6 +15,13 @@ pub(crate) struct WarmArgs {
     /// Start COMMAND once for each slot, and send it a line of JSON for each input
     #[arg(long, action = ArgAction::SetTrue, conflicts_with_all = ["shell", "job_file", "line_buffer"])]
     pub(crate) warm: bool,
+    #[command(flatten)]
+    pub(crate) workers: WarmWorkers,
+}
+
+/// How warm workers are started and ended, and what they are sent.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct WarmWorkers {
     /// Start all workers before the first job, and not each for its first
     #[arg(long, action = ArgAction::SetTrue, requires = "warm")]
     pub(crate) preload: bool,

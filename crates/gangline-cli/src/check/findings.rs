@@ -2,12 +2,11 @@
 
 use std::collections::HashSet;
 
-use crate::args::RunArgs;
 use crate::args::check::CheckArgs;
 use crate::check::equality::difference;
 use crate::check::slot::{CheckedSlot, WorkerDeath};
 use crate::execute::protocol::MessageForm;
-use crate::plan::template::quoted;
+use crate::plan::job_run::JobRun;
 use gangline::testing::{BatchFault, BatchFaultKind, BatchLaw, LawState};
 
 /// The findings of a check.
@@ -86,11 +85,10 @@ impl Demand {
 impl Findings {
     pub(super) fn new(
         args: &CheckArgs,
-        run: &RunArgs,
+        run: &JobRun,
         samples: usize,
         slots: Vec<CheckedSlot>,
     ) -> Findings {
-        let words = run.command_words().iter().map(|word| quoted(word));
         let mut laws: Vec<JudgedLaw> = vec![lists(args, &slots)];
         laws.extend(BatchLaw::ALL.iter().map(|law| of_lists(*law, &slots)));
         laws.push(alive(&slots));
@@ -98,7 +96,7 @@ impl Findings {
             laws.push(same_on_all(args.tolerance, &slots));
         }
         Findings {
-            command: words.collect::<Vec<_>>().join(" "),
+            command: run.command.join(" "),
             samples,
             most: args.most(),
             tolerance: args.tolerance,

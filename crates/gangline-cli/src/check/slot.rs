@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use rustix::process::Pid;
 use serde_json::Value;
 
-use crate::args::RunArgs;
 use crate::args::check::CheckArgs;
 use crate::check::equality::difference;
 use crate::check::lists::{ListLog, ListRunner, Replied, Seen};
@@ -19,11 +18,11 @@ use crate::execute::failure::of_run;
 use crate::execute::job_runner::ListFailure;
 use crate::execute::lane::{Lane, Lanes};
 use crate::execute::protocol::MessageForm;
-use crate::execute::threads::Threads;
 use crate::execute::warm::Warm;
 use crate::exit;
 use crate::plan::WarmInputs;
 use crate::plan::job::Job;
+use crate::plan::job_run::JobRun;
 use crate::plan::slot::JobSlot;
 use gangline::testing::{AnsweredList, BatchCheck, BatchReport, ListEnd};
 use gangline::{Batch, BoxError, Device, Devices, Error, OrderedRunner, Result};
@@ -32,7 +31,7 @@ use gangline::{Batch, BoxError, Device, Devices, Error, OrderedRunner, Result};
 #[derive(Clone, Copy)]
 pub(super) struct Checking<'a> {
     pub(super) args: &'a CheckArgs,
-    pub(super) run: &'a RunArgs,
+    pub(super) run: &'a JobRun,
     pub(super) lanes: &'a Lanes,
     pub(super) samples: &'a [Job],
 }
@@ -113,9 +112,8 @@ impl Checking<'_> {
         let lane = Lane { first_worker: at, ..self.lanes.lanes[0].clone() };
         let token = lane.token.clone();
         // The workers run one after the other. Each has as many threads as if all ran at once, as they do in a run.
-        let (args, slots) = (self.run, self.lanes.groups().len());
-        let threads = Threads::new(args.warm.times.threads, args.placement.workers.as_ref(), slots);
-        let warm = Warm::new(self.lanes.clone(), lane, vec![slot], inputs, &args.warm, threads);
+        let run = self.run.warm.as_ref().expect("the workers of a check are warm");
+        let warm = Warm::new(self.lanes.clone(), lane, vec![slot], inputs, run);
         // The first sample is asked once more, before all others.
         let last_shown = 1 + self.samples.len() as u64;
         let (lanes, log) = (self.lanes.clone(), Arc::clone(log));

@@ -134,10 +134,7 @@ fn figure(value: f64) -> String {
 
 fn size_of_memory(bytes: u64) -> String {
     let mib = bytes as f64 / f64::from(1 << 20);
-    match mib >= 1_024.0 {
-        true => format!("{:.1} GiB", mib / 1_024.0),
-        false => format!("{mib:.0} MiB"),
-    }
+    if mib >= 1_024.0 { format!("{:.1} GiB", mib / 1_024.0) } else { format!("{mib:.0} MiB") }
 }
 
 /// Breaks a text into lines of at most 80 columns, each behind `indent` spaces.

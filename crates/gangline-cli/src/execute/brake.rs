@@ -1,25 +1,12 @@
 //! What holds jobs back although a slot is free: a delay, the load, the memory, and a number in a file.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use crate::args::workers::in_file;
-
-/// The user's limits on starts.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct StartLimits {
-    pub(crate) delay: Duration,
-    /// The number of running processes of the machine from which on no job starts.
-    pub(crate) load: Option<f64>,
-    /// The number of bytes of memory below which no job starts.
-    pub(crate) memfree: Option<u64>,
-    /// The file that has the available memory, if it is not the system's.
-    pub(crate) meminfo: Option<PathBuf>,
-    /// A file with the number of jobs at once.
-    pub(crate) jobs: Option<PathBuf>,
-}
+use crate::plan::rules::StartLimits;
 
 /// Counts the running jobs of all lanes, and says when the next may start.
 #[derive(Debug)]
@@ -77,6 +64,16 @@ impl Brake {
         self.limits.jobs.is_some()
     }
 
+    /// The number of jobs at once that a file has, if a file says it.
+    pub(crate) fn jobs_in_file(&self) -> Option<usize> {
+        in_file(self.limits.jobs.as_deref()?).map(|amount| amount.count(num_cpus::get(), None))
+    }
+
+    /// Whether jobs are ended while memory is scarce.
+    pub(crate) fn watches_memory(&self) -> bool {
+        self.limits.memfree.is_some()
+    }
+
     /// Counts a job as started, if it may start now.
     pub(crate) fn try_start(&self) -> Result<(), StartDelay> {
         let mut state = self.state();
@@ -102,9 +99,8 @@ impl Brake {
 
     fn held(&self, state: &mut BrakeState) -> Option<StartDelay> {
         let quietly = |look_again, by| Some(StartDelay { look_again, by, message: None });
-        if let Some(path) = &self.limits.jobs {
-            let now = in_file(path).map(|amount| amount.count(num_cpus::get(), None));
-            state.most = now.or(state.most);
+        if self.counts_jobs() {
+            state.most = self.jobs_in_file().or(state.most);
             if state.most.is_some_and(|most| state.running >= most) {
                 return quietly(INTERVAL, "-j");
             }

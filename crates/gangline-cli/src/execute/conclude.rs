@@ -1,11 +1,11 @@
 //! The end of a run: reports, the last messages, and the exit status.
 
 use crate::args::halt::{Condition, CountedOutcomes, Tally};
-use crate::args::{RecordArgs, RunArgs};
 use crate::error::CliError;
 use crate::execute::lane::Lanes;
 use crate::exit;
 use crate::output::report;
+use crate::plan::job_run::{Earlier, JobRun};
 use crate::plan::template::quoted;
 use gangline::RunReport;
 
@@ -22,7 +22,7 @@ impl LaneEnd {
 }
 
 pub(super) fn conclude(
-    args: &RunArgs,
+    run: &JobRun,
     lanes: &Lanes,
     ends: Vec<LaneEnd>,
     signalled: Option<u8>,
@@ -35,17 +35,17 @@ pub(super) fn conclude(
     }
     for report in &mut reports {
         report::as_typed(report);
-        report.provenance.retry = retry(args, report);
+        report.provenance.retry = retry(run, report);
     }
-    let written = report::write_all(&args.record.report, &reports);
+    let written = report::write_all(&run.reports, &reports);
     let tally = lanes.shared.tally();
-    tell(args, lanes, tally, signalled);
+    tell(run, lanes, tally, signalled);
     if let Some(error) = lanes.shared.take_error() {
         return Err(error);
     }
     result?;
     written?;
-    let status = signalled.unwrap_or(match args.failure.halt.condition() {
+    let status = signalled.unwrap_or(match run.rules.halt.condition() {
         // What was asked for has been reached.
         Some(Condition { counted: CountedOutcomes::Succeeded, .. }) if lanes.shared.is_halted() => {
             exit::OK
@@ -59,24 +59,23 @@ pub(super) fn conclude(
 }
 
 /// The command that runs the failed jobs again. Empty if no journal or log has them.
-fn retry(args: &RunArgs, report: &RunReport) -> Vec<String> {
-    let RecordArgs { joblog, journal, resume, resume_failed, .. } = &args.record;
+fn retry(run: &JobRun, report: &RunReport) -> Vec<String> {
     let command = &report.provenance.command;
     // A report shortens long arguments and long commands, with `...` at the end.
     let is_whole = !command.iter().any(|word| word.ends_with("..."));
-    let [program, run, options @ ..] = &command[..] else { return Vec::new() };
-    if report.account.failed == 0 || !is_whole || run != "run" {
+    let [program, name, options @ ..] = &command[..] else { return Vec::new() };
+    if report.account.failed == 0 || !is_whole || name != "run" {
         return Vec::new();
     }
-    let begins = [program.clone(), run.clone()].into_iter();
-    match (journal, joblog) {
-        (Some(_), _) if *resume || *resume_failed => command.clone(),
+    let begins = [program.clone(), name.clone()].into_iter();
+    match (&run.journal, &run.joblog) {
+        (Some(_), _) if run.earlier != Earlier::None => command.clone(),
         (Some(_), _) => {
             begins.chain(["--resume-failed".to_owned()]).chain(options.iter().cloned()).collect()
         }
         // The log records neither the inputs of warm workers nor which GPUs were free.
         (None, Some(log))
-            if !args.warm.warm && report.producers.iter().all(|slot| slot.place == "cpu") =>
+            if run.warm.is_none() && report.producers.iter().all(|slot| slot.place == "cpu") =>
         {
             let log = log.display().to_string();
             begins.chain(["--joblog".to_owned(), log, "--retry-failed".to_owned()]).collect()
@@ -86,7 +85,7 @@ fn retry(args: &RunArgs, report: &RunReport) -> Vec<String> {
 }
 
 /// Prints the messages that a user must not miss.
-fn tell(args: &RunArgs, lanes: &Lanes, tally: Tally, signalled: Option<u8>) {
+fn tell(run: &JobRun, lanes: &Lanes, tally: Tally, signalled: Option<u8>) {
     let Tally { ok, failed } = tally;
     let ended = ok + failed;
     let replayed: u64 =
@@ -124,10 +123,7 @@ fn tell(args: &RunArgs, lanes: &Lanes, tally: Tally, signalled: Option<u8>) {
         lanes.shared.terminal.tell(&text);
     }
     if signalled.is_some() {
-        let rest = match args.record.journal {
-            Some(_) => "; continue with --resume",
-            None => "",
-        };
+        let rest = if run.journal.is_some() { "; continue with --resume" } else { "" };
         let jobs = if ok == 1 { "job" } else { "jobs" };
         lanes.shared.terminal.tell(&format!("ended by a signal, with {ok} {jobs} done{rest}"));
     }

@@ -2,23 +2,26 @@
 
 use std::io::{self, Write};
 
-use crate::args::RunArgs;
 use crate::error::CliError;
 use crate::execute::failure::unwritable;
-use crate::execute::setup::{doubts, hidden};
+use crate::execute::setup::hidden;
 use crate::exit;
 use crate::output::stdio;
-use crate::plan::Plan;
+use crate::plan::Planned;
 use crate::plan::input_error::InputError;
 use crate::plan::job::Job;
+use crate::plan::job_run::JobRun;
 use crate::plan::slot::JobSlot;
 
 /// Prints the words of every command, quoted for a shell, in the order of the jobs. Warm workers' commands
 /// differ only by slot, and are printed once for each.
-pub(super) fn dry_run(args: &RunArgs, plans: Vec<Plan>) -> Result<u8, CliError> {
-    for doubt in doubts(args, &plans) {
+pub(crate) fn dry_run(
+    run: &JobRun,
+    Planned { lanes: plans, notes }: Planned,
+) -> Result<u8, CliError> {
+    for note in notes {
         // If standard error is gone, no other way to report remains.
-        let _ = writeln!(stdio::stderr(), "gangline: {doubt}");
+        let _ = writeln!(stdio::stderr(), "gangline: {note}");
     }
     let hidden = hidden(&plans);
     let mut lanes = Vec::with_capacity(plans.len());
@@ -27,7 +30,7 @@ pub(super) fn dry_run(args: &RunArgs, plans: Vec<Plan>) -> Result<u8, CliError> 
         let slots = plan.slots.given(hidden)?;
         let first = first_worker;
         first_worker += slots.len();
-        let most = if args.warm.warm { slots.len() } else { usize::MAX };
+        let most = if run.warm.is_some() { slots.len() } else { usize::MAX };
         let jobs = plan.jobs()?.take(most).enumerate();
         let lines = jobs.map(move |(turn, job)| {
             Ok::<_, CliError>(line(job.map_err(of_input)?, &slots, first, turn))

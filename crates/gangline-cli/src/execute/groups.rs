@@ -150,10 +150,7 @@ impl Groups {
 
     /// The order that applies to the process of a slot.
     pub(crate) fn wish_for(&self, worker: usize) -> Wish {
-        match self.is_stuck(worker) {
-            true => self.wish().max(Wish::End),
-            false => self.wish(),
-        }
+        if self.is_stuck(worker) { self.wish().max(Wish::End) } else { self.wish() }
     }
 
     /// Whether the process of a slot has stopped, although it is to end.

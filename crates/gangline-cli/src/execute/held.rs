@@ -15,12 +15,12 @@ use crate::execute::held::entry::EntryEnd;
 use crate::execute::held::slot::{
     Commits, EARLIER, HeldFile, HeldFolder, HeldSlot, MOST_BYTES, NEW, remove_committed,
 };
-use crate::execute::shared::Output;
 use crate::exit;
 use crate::output::joblog::Existing;
 use crate::output::outcome::{CommitMark, JobOutcome};
 use crate::output::place::{check_folder, parent};
 use crate::plan::job::Job;
+use crate::plan::rules::Output;
 
 /// The outcomes of jobs that have succeeded, until the journal has them.
 ///

@@ -8,13 +8,14 @@ use std::thread;
 use crate::execute::lane::{Lane, Lanes};
 use crate::execute::process::OutputStream;
 use crate::execute::records::Unwritten;
-use crate::execute::shared::{Output, SharedRun};
+use crate::execute::shared::SharedRun;
 use crate::output::capture::Captured;
 use crate::output::outcome::{
     JobFailed, JobOutcome, JobResult, NextAttempt, Printed, ShownOnTerminal,
 };
 use crate::plan::gate::{Admission, Gate};
 use crate::plan::job::Job;
+use crate::plan::rules::Output;
 use crate::plan::texts::OnSlot;
 use gangline::error::{OutOfMemory, Untried};
 use gangline::{BoxError, ConsumerContext, Error, ProducerContext, Result, Runner};
@@ -218,10 +219,7 @@ impl<W: JobWork> JobRunner<W> {
         let open = list.iter().zip(&held).filter(|(_, held)| held.is_none());
         let open: Vec<_> =
             open.map(|(job, _)| Tried { job, attempt: retries.next_attempt(job.number) }).collect();
-        let worked = match open.is_empty() {
-            true => Vec::new(),
-            false => self.work.work(slot, state, &open),
-        };
+        let worked = if open.is_empty() { Vec::new() } else { self.work.work(slot, state, &open) };
         let is_split = self.is_split(&worked);
         let (mut worked, mut done) = (worked.into_iter(), Vec::new());
         let ended = list.iter().zip(held).map(|(job, held)| match held {

@@ -99,10 +99,7 @@ impl Records {
             Some(places) => places.left_out(line),
             None => line,
         };
-        match lines.is_empty() {
-            true => Ok(()),
-            false => terminal.write(None, OutputStream::Stdout, &lines),
-        }
+        if lines.is_empty() { Ok(()) } else { terminal.write(None, OutputStream::Stdout, &lines) }
     }
 
     /// Whether another record may wait for its turn.

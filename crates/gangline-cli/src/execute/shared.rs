@@ -8,9 +8,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
-use crate::args::halt::{Halt, HaltAction, Tally};
+use crate::args::halt::{HaltAction, Tally};
 use crate::args::limit::{Durations, JobTimeout};
-use crate::args::running::TermSequence;
 use crate::error::{CliError, Context};
 use crate::execute::brake::Brake;
 use crate::execute::groups::Groups;
@@ -23,6 +22,7 @@ use crate::output::place::ResultPlace;
 use crate::output::results::ResultsTarget;
 use crate::output::summary::Summary;
 use crate::output::terminal::Terminal;
+use crate::plan::rules::{Files, Rules};
 
 /// Records of each job, and decisions that depend on other jobs.
 #[derive(Debug)]
@@ -39,56 +39,6 @@ pub(crate) struct SharedRun {
     pub(crate) missing_program: OnceLock<OsString>,
     durations: Durations,
     state: Mutex<SharedState>,
-}
-
-/// The user's settings for failures and times.
-#[derive(Debug, Clone)]
-pub(crate) struct Rules {
-    pub(crate) retry_delay: Duration,
-    pub(crate) timeout: Option<JobTimeout>,
-    pub(crate) ending: TermSequence,
-    pub(crate) nice: Option<i32>,
-    pub(crate) max_output: Option<u64>,
-    pub(crate) halt: Halt,
-    pub(crate) showing: Output,
-    pub(crate) commands: Announced,
-    pub(crate) files: Files,
-}
-
-/// Whether the command of a job is printed when it starts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Announced {
-    Yes,
-    No,
-}
-
-/// Whether the name of a file with the standard output of a job is printed in its place.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Files {
-    Named,
-    None,
-}
-
-/// When a job's output is printed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Output {
-    /// Complete, when its turn comes.
-    Whole,
-    /// Line by line, as it arrives.
-    Lines,
-    /// Line by line once the outputs of all jobs before it are complete.
-    LinesInOrder,
-    /// The job itself prints.
-    Direct,
-    /// This process prints it as it arrives. A job that printed to a non-blocking stream itself would lose output.
-    Relayed,
-}
-
-impl Output {
-    /// Whether a job may print before it has ended.
-    pub(crate) fn is_early(self) -> bool {
-        self != Output::Whole
-    }
 }
 
 #[derive(Debug, Default)]

@@ -4,8 +4,6 @@ use std::env;
 use std::ffi::OsString;
 use std::process::Command;
 
-use crate::args::workers::{Workers, in_file};
-
 /// Limits the threads of a worker's libraries, which otherwise take all cores in each worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Threads {
@@ -22,18 +20,10 @@ const VARIABLES: [&str; 4] =
 
 impl Threads {
     /// Takes the number of `--threads`, or divides the cores among the workers that run at once.
-    pub(crate) fn new(given: Option<usize>, workers: Option<&Workers>, slots: usize) -> Threads {
-        let cores = num_cpus::get();
-        let at_once = match workers {
-            // There are more slots than workers, since the number in the file may grow.
-            Some(Workers::File(path)) => {
-                in_file(path).map_or(slots, |amount| amount.count(cores, None))
-            }
-            _ => slots,
-        };
+    pub(crate) fn new(given: Option<usize>, at_once: usize) -> Threads {
         match given {
             Some(threads) => Threads::Given(threads),
-            None => Threads::Share((cores / at_once.max(1)).max(1)),
+            None => Threads::Share((num_cpus::get() / at_once.max(1)).max(1)),
         }
     }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use rustix::process::Pid;
 
 use crate::args::list_size::ListSize;
-use crate::args::warm::{WarmArgs, WorkerTimes};
+use crate::args::warm::{WarmWorkers, WorkerTimes};
 use crate::execute::commands;
 use crate::execute::job_runner::{JobWork, Tried, Worked};
 use crate::execute::lane::{Lane, Lanes};
@@ -96,11 +96,13 @@ impl Warm {
         lane: Lane,
         slots: Vec<JobSlot>,
         inputs: WarmInputs,
-        args: &WarmArgs,
-        threads: Threads,
+        run: &WarmWorkers,
     ) -> Warm {
-        let &WarmArgs { max_restarts, preload, batch, .. } = args;
-        let WorkerTimes { start_timeout, end_timeout, .. } = args.times;
+        let &WarmWorkers { max_restarts, preload, batch, .. } = run;
+        let WorkerTimes { start_timeout, end_timeout, threads } = run.times;
+        // With a file for the number of jobs there are more slots than workers, since the number may grow.
+        let at_once = lanes.shared.brake.jobs_in_file().unwrap_or(lanes.groups().len());
+        let threads = Threads::new(threads, at_once);
         // There may be fewer lists than slots. Those whose size is chosen begin with one input.
         let least = match batch {
             Some(ListSize::AtMost(size)) => size,

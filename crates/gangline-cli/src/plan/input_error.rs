@@ -48,10 +48,7 @@ impl InputError {
 
 /// The name of a source in messages. `-` is standard input.
 pub(crate) fn name_of(path: &Path) -> String {
-    match path == Path::new("-") {
-        true => "standard input".into(),
-        false => path.display().to_string(),
-    }
+    if path == Path::new("-") { "standard input".into() } else { path.display().to_string() }
 }
 
 impl fmt::Display for InputError {

@@ -35,10 +35,7 @@ pub(crate) fn check(program: &OsStr) -> Result<(), NoProgram> {
     } else {
         return Ok(());
     };
-    match exists(program) {
-        true => Ok(()),
-        false => Err(NoProgram { program: program.to_owned(), why }),
-    }
+    if exists(program) { Ok(()) } else { Err(NoProgram { program: program.to_owned(), why }) }
 }
 
 /// What only a shell knows.
@@ -152,10 +149,7 @@ pub(crate) fn unquoted_operator(line: &[u8]) -> Option<Vec<u8>> {
     let words = unquoted_words(line);
     let is_operator = |word: &[u8]| is_separator(word) || after_redirection(word).is_some();
     let found = words.iter().find(|word| is_operator(word) || ends_command(word))?;
-    Some(match ends_command(found) && !is_operator(found) {
-        true => b";".to_vec(),
-        false => found.clone(),
-    })
+    Some(if ends_command(found) && !is_operator(found) { b";".to_vec() } else { found.clone() })
 }
 
 /// The words of a line, each up to its first quote or backslash. A word that begins with one is empty.

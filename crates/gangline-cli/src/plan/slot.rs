@@ -6,14 +6,14 @@ use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 
 use crate::args::workers::Workers;
-use crate::args::{DeviceSeparator, InUse, Placement};
+use crate::args::{DeviceSeparator, Placement};
 use crate::devices::check_reported;
 use crate::error::CliError;
 use crate::exit;
 use crate::plan::mark::GpuMark;
 use crate::plan::template::Template;
 use gangline::error::DeviceError;
-use gangline::gpu::{GpuList, GpuLock};
+use gangline::gpu::GpuList;
 use gangline::{Device, Devices};
 
 /// The slots of a run. A slot is a producer of the library and keeps its GPUs for the whole run, so that no
@@ -58,10 +58,7 @@ pub(crate) struct Given {
 
 impl JobSlot {
     pub(crate) fn given(&self, command: &Template) -> &Given {
-        match command.has_gpus() {
-            true => &self.with_marks,
-            false => &self.without,
-        }
+        if command.has_gpus() { &self.with_marks } else { &self.without }
     }
 }
 
@@ -79,10 +76,7 @@ impl JobSlots {
         let gpus: Vec<Vec<usize>> =
             devices.places().map(|place| place.iter().filter_map(index).collect()).collect();
         let sets_order = env::var_os(ORDER).is_none();
-        let showing = match placement.visible {
-            true => Showing::Variable,
-            false => Showing::Fitting,
-        };
+        let showing = if placement.visible { Showing::Variable } else { Showing::Fitting };
         Ok(JobSlots { devices, gpus, showing, sets_order })
     }
 
@@ -166,19 +160,6 @@ pub(crate) enum Hidden {
     Nothing,
 }
 
-/// How the library locks the GPUs, if it should, given that some may be in use.
-pub(crate) fn lock(placement: &Placement, in_use: InUse) -> Option<GpuLock> {
-    placement.lock_gpus?;
-    let lock = match in_use {
-        InUse::Fail => GpuLock::or_fail(),
-        InUse::Wait => GpuLock::or_wait(),
-    };
-    Some(match &placement.lock_dir {
-        Some(directory) => lock.in_dir(directory),
-        None => lock,
-    })
-}
-
 /// Checks that the driver reports the GPUs of a device list. A list of GPUs has names that are not checked.
 pub(crate) fn check(placement: &Placement) -> Result<(), CliError> {
     let Some(devices) = placement.devices.as_ref().filter(|_| placement.use_gpu) else {
@@ -204,10 +185,7 @@ fn devices(placement: &Placement, jobs: Option<usize>) -> Result<Devices, CliErr
         Some(Workers::Number(amount)) => amount.count(cores, jobs),
         Some(Workers::File(_)) | None => list.len().max(1),
     };
-    let devices = match placement.share {
-        true => list.share(workers),
-        false => list.slots(workers),
-    };
+    let devices = if placement.share { list.share(workers) } else { list.slots(workers) };
     devices.map_err(refused)
 }
 

@@ -146,10 +146,7 @@ impl Opening<'_> {
             }
         };
         let values = self.limited(values);
-        let values = match self.inputs.jsonl {
-            true => json_alone(values, name.clone()),
-            false => values,
-        };
+        let values = if self.inputs.jsonl { json_alone(values, name.clone()) } else { values };
         let rows = self.columns(values);
         let width = self.inputs.colsep.is_none().then_some(1);
         match self.inputs.header {

@@ -123,10 +123,7 @@ impl Read for Quoted {
         if let Some(misquote) = self.misquote {
             return Err(io::Error::other(misquote));
         }
-        let read = match self.has_begun {
-            true => self.file.read(buffer)?,
-            false => self.begin(buffer)?,
-        };
+        let read = if self.has_begun { self.file.read(buffer)? } else { self.begin(buffer)? };
         if read == 0 && !buffer.is_empty() {
             self.quotes.finish().map_err(io::Error::other)?;
         }

@@ -34,10 +34,7 @@ pub(crate) struct App {
 
 impl App {
     pub(crate) fn errors(&self) -> ErrorTexts {
-        match self.args.http.show_errors {
-            true => ErrorTexts::Shown,
-            false => ErrorTexts::Hidden,
-        }
+        if self.args.http.show_errors { ErrorTexts::Shown } else { ErrorTexts::Hidden }
     }
 
     /// Returns the service, if requests are accepted.

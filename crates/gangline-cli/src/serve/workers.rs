@@ -7,22 +7,19 @@ use std::sync::{Arc, OnceLock};
 
 use serde_json::value::RawValue;
 
-use crate::args::halt::Halt;
 use crate::args::limit::JobTimeout;
 use crate::args::list_size::ListSize;
 use crate::args::running::TermSequence;
 use crate::args::serve::ServeArgs;
-use crate::args::{InUse, Placement};
 use crate::error::CliError;
-use crate::execute::brake::{self, Brake};
+use crate::execute::brake::Brake;
 use crate::execute::failure::{internal, of_run};
 use crate::execute::groups::Groups;
 use crate::execute::job_runner::JobRunner;
 use crate::execute::lane::{Lane, Lanes};
 use crate::execute::retries::{DEATHS_OF_ITEM, JobRetries};
 use crate::execute::run::{LONGEST_DELAY, verdict};
-use crate::execute::shared::{Announced, Files, Output, Rules, SharedRun};
-use crate::execute::threads::Threads;
+use crate::execute::shared::SharedRun;
 use crate::execute::warm::Warm;
 use crate::exit;
 use crate::output::terminal::{FailureMessages, OnTerminal, ProgressLines, Terminal};
@@ -31,6 +28,7 @@ use crate::plan::gate::Gate;
 use crate::plan::job::{Job, Needs};
 use crate::plan::mark::{Edits, InputMarks, Marks};
 use crate::plan::program;
+use crate::plan::rules::{Rules, StartLimits};
 use crate::plan::slot::{self, Hidden, JobSlots};
 use crate::plan::template::Template;
 use crate::plan::texts::Texts;
@@ -44,7 +42,6 @@ use gangline::{AnyOrderRunner, CancelToken, Order, Service};
 /// The slots, and the one lane that all requests take.
 pub(crate) struct ServingWorkers {
     slots: JobSlots,
-    placement: Placement,
     command: Arc<Template>,
     pub(crate) lanes: Lanes,
     numbers: AtomicU64,
@@ -87,7 +84,7 @@ impl ServingWorkers {
         lanes.begin_one();
         let numbers = AtomicU64::new(0);
         let (command, warm) = (Arc::new(command), OnceLock::new());
-        Ok(ServingWorkers { slots, placement, command, lanes, numbers, warm })
+        Ok(ServingWorkers { slots, command, lanes, numbers, warm })
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -134,10 +131,8 @@ impl ServingWorkers {
         let shape = Shape { names: Vec::new(), form: InputForm::Json };
         let inputs = WarmInputs { command: Arc::clone(&self.command), shape, most: None };
         let warm = args.warm();
-        let threads =
-            Threads::new(warm.times.threads, self.placement.workers.as_ref(), slots.len());
         let (lanes, lane) = (self.lanes.clone(), self.lane().clone());
-        let work = Warm::new(lanes.clone(), lane.clone(), slots, inputs, &warm, threads)
+        let work = Warm::new(lanes.clone(), lane.clone(), slots, inputs, &warm)
             .for_requests(args.working.min_workers);
         let work = Arc::clone(self.warm.get_or_init(|| Arc::new(work)));
         let token = lane.token.clone();
@@ -157,8 +152,8 @@ impl ServingWorkers {
         if let Some(size) = warm.batch {
             builder = builder.batch(size.of_what_is_there(warm.batch_wait));
         }
-        let in_use = self.placement.lock_gpus.unwrap_or(InUse::Fail);
-        if let Some(lock) = slot::lock(&self.placement, in_use) {
+        let locks = &args.places.locks;
+        if let Some(lock) = locks.lock_gpus.and_then(|in_use| locks.lock(in_use)) {
             builder = builder.lock_gpus(lock);
         }
         Ok(builder.build().map_err(of_run)?.into_service())
@@ -217,23 +212,12 @@ fn shared(args: &ServeArgs, workers: usize) -> Result<SharedRun, CliError> {
         retry_delay: args.working.retry_delay,
         timeout: Some(JobTimeout::After(args.working.list_timeout.unwrap_or(args.working.timeout))),
         ending: TermSequence::with_pause(args.working.kill_after),
-        nice: None,
-        max_output: None,
-        halt: Halt::Never,
-        showing: Output::Whole,
-        commands: Announced::No,
-        files: Files::None,
+        ..Rules::default()
     };
     let groups = Groups::new(workers).map_err(internal)?;
     let terminal = Terminal::new(OnTerminal::Escape, ProgressLines::None, FailureMessages::Shown);
     let terminal = terminal.with_queue().map_err(internal)?;
-    let brake = Brake::new(brake::StartLimits {
-        delay: std::time::Duration::ZERO,
-        load: None,
-        memfree: None,
-        meminfo: None,
-        jobs: None,
-    });
+    let brake = Brake::new(StartLimits::default());
     Ok(SharedRun::new(groups, terminal, None, None, rules, brake))
 }
 

@@ -10,10 +10,10 @@ use crc32fast::Hasher;
 use serde::{Deserialize, Serialize};
 
 use crate::execute::process::ProcessEnd;
-use crate::execute::shared::Output;
 use crate::output::capture::{Captured, Spill};
 use crate::output::outcome::{JobOutcome, JobResult, Printed, StdoutForm};
 use crate::plan::job::Job;
+use crate::plan::rules::Output;
 
 /// The first line of an entry. The output that is not printed yet follows, standard output before standard error, and a
 /// line with the checksum of all that.

@@ -12,7 +12,6 @@ use crate::execute::job_runner::{ListFailure, Tried, Worked};
 use crate::execute::process::ProcessEnd;
 use crate::execute::protocol::MessageForm;
 use crate::execute::retries::DEATHS_OF_ITEM;
-use crate::execute::shared::Announced;
 use crate::execute::start_history::StartVerdict;
 use crate::execute::warm::Warm;
 use crate::execute::warm::asked::{Asked, Broken};
@@ -22,6 +21,7 @@ use crate::exit;
 use crate::output::capture::Captured;
 use crate::output::outcome::{JobOutcome, JobResult, Printed, ShownOnTerminal, short};
 use crate::plain::Plain;
+use crate::plan::rules::Announced;
 
 /// What came of asking a worker.
 enum Asking {
