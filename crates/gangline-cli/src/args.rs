@@ -52,13 +52,9 @@ use gangline::gpu::{GpuList, GpuLock};
 const LONG_VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\nprotocols of warm workers: 1, 2");
 
 #[derive(Debug, Parser)]
-#[command(
-    name = "gangline",
-    version,
-    long_version = LONG_VERSION,
-    about = "Runs any program over many inputs, on CPUs and GPUs",
-    after_long_help = sections::text(sections::MAIN)
-)]
+#[command(name = "gangline", version, long_version = LONG_VERSION)]
+#[command(about = "Runs any program over many inputs, on CPUs and GPUs")]
+#[command(after_long_help = sections::MAIN)]
 pub(crate) struct Cli {
     /// The internal process that does the work under the supervisor.
     #[arg(long, hide = true, value_name = "PID")]
@@ -84,18 +80,12 @@ pub(crate) enum Subcommands {
 
 /// Run a command for each input, on a GPU or a core of its own
 #[derive(Debug, Args)]
-#[command(
-    after_help = sections::SHORT,
-    after_long_help = sections::text(sections::RUN),
-    override_usage = "gangline run [OPTIONS] [--] COMMAND... [::: INPUT...]"
-)]
+#[command(after_help = sections::SHORT, after_long_help = sections::RUN)]
+#[command(override_usage = "gangline run [OPTIONS] [--] COMMAND... [::: INPUT...]")]
 pub(crate) struct RunArgs {
     /// The command, and its arguments with marks; inputs may follow after :::
-    #[arg(
-        value_name = "COMMAND",
-        trailing_var_arg = true,
-        value_parser = clap::value_parser!(OsString)
-    )]
+    #[arg(value_name = "COMMAND", trailing_var_arg = true)]
+    #[arg(value_parser = clap::value_parser!(OsString))]
     pub(crate) command: Vec<OsString>,
     /// Read options from FILE (YAML, TOML, JSON); the command line overrides them
     #[arg(long, value_name = "FILE")]
@@ -145,9 +135,10 @@ impl RunArgs {
 
     /// Whether a user types inputs at a terminal.
     pub(crate) fn reads_terminal(&self) -> bool {
-        self.source_files().any(|path| match path == Path::new("-") {
-            true => io::stdin().is_terminal(),
-            false => {
+        self.source_files().any(|path| {
+            if path == Path::new("-") {
+                io::stdin().is_terminal()
+            } else {
                 fs::metadata(path).is_ok_and(|file| file.file_type().is_char_device())
                     && File::open(path).is_ok_and(|file| file.is_terminal())
             }
@@ -159,36 +150,18 @@ impl RunArgs {
 #[command(next_help_heading = "Devices")]
 pub(crate) struct Placement {
     /// Run one slot on each of these devices: cuda:all, cuda:0-3, cuda:0*2, cuda:0+cuda:1, cpu*4
-    #[arg(
-        long,
-        value_name = "DEVICES",
-        conflicts_with_all = ["gpu_list", "workers"]
-    )]
+    #[arg(long, value_name = "DEVICES", conflicts_with_all = ["gpu_list", "workers"])]
     pub(crate) devices: Option<DeviceNames>,
     /// Use these GPUs: all, "0 1", 0-3, "0 0 1 1"
     #[arg(long, value_name = "LIST")]
     pub(crate) gpu_list: Option<GpuList>,
     /// Whether to use the list of GPUs
-    #[arg(
-        long,
-        value_name = "BOOL",
-        num_args = 0..=1,
-        require_equals = true,
-        default_value_t = true,
-        default_missing_value = "true",
-        action = ArgAction::Set
-    )]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
+    #[arg(default_value_t = true, default_missing_value = "true", action = ArgAction::Set)]
     pub(crate) use_gpu: bool,
     /// Run N jobs at once: 4, 200% of the cores, +1, -1, 0 for as many as possible, or what a file says [default: one per GPU, or per core without GPUs]
-    #[arg(
-        short = 'j',
-        short_alias = 'P',
-        long,
-        aliases = ["jobs", "max-procs"],
-        value_name = "N",
-        allow_hyphen_values = true,
-        conflicts_with = "per_gpu"
-    )]
+    #[arg(short = 'j', short_alias = 'P', long, aliases = ["jobs", "max-procs"], value_name = "N")]
+    #[arg(allow_hyphen_values = true, conflicts_with = "per_gpu")]
     pub(crate) workers: Option<Workers>,
     /// Make each GPU of the list, or each part of it, one slot, and run no more jobs at once [default]
     #[arg(long, action = ArgAction::SetTrue, requires = "gpu_list", conflicts_with = "share")]
@@ -320,20 +293,11 @@ pub(crate) struct RecordArgs {
     #[arg(long, action = ArgAction::SetTrue, requires = "journal")]
     pub(crate) resume: bool,
     /// Run only the jobs that the journal records as failed
-    #[arg(
-        long,
-        action = ArgAction::SetTrue,
-        requires = "journal",
-        conflicts_with = "resume"
-    )]
+    #[arg(long, action = ArgAction::SetTrue, requires = "journal", conflicts_with = "resume")]
     pub(crate) resume_failed: bool,
     /// Run the jobs again that failed by the log, with the commands that it has
-    #[arg(
-        long,
-        action = ArgAction::SetTrue,
-        requires = "joblog",
-        conflicts_with_all = ["InputArgs", "warm", "journal", "results"]
-    )]
+    #[arg(long, action = ArgAction::SetTrue, requires = "joblog")]
+    #[arg(conflicts_with_all = ["InputArgs", "warm", "journal", "results"])]
     pub(crate) retry_failed: bool,
     /// Show progress and the current job of each slot on standard error; keeps all inputs in memory
     #[arg(long, action = ArgAction::SetTrue)]

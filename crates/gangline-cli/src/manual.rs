@@ -10,7 +10,7 @@ use clap_mangen::roff::{Roff, bold, italic, roman};
 
 use crate::args;
 use crate::args::sections::{
-    CHECK, DOCKERFILE, HelpBlock, HelpSection, MAIN, RUN, SERVE, WORKER, WORKERS,
+    CHECK, DOCKERFILE, HelpBlock, MAIN, RUN, SERVE, WORKER, WORKERS, blocks,
 };
 
 /// What each page has at its foot.
@@ -72,9 +72,9 @@ fn render(command: &Command) -> io::Result<Vec<u8>> {
         "serve" => SERVE,
         "worker" => WORKER,
         "workers" => WORKERS,
-        _ => &[],
+        _ => "",
     };
-    sections.iter().try_for_each(|section| explained(section).to_writer(&mut page))?;
+    explained(sections).to_writer(&mut page)?;
     see_also(command).to_writer(&mut page)?;
     Ok(page)
 }
@@ -92,27 +92,27 @@ fn synopsis(command: &Command) -> Roff {
     roff
 }
 
-fn explained(section: &HelpSection) -> Roff {
+fn explained(text: &'static str) -> Roff {
     let mut roff = Roff::default();
-    roff.control("SH", [&*section.title.to_uppercase()]);
-    for block in section.blocks {
+    for block in blocks(text) {
         match block {
+            HelpBlock::Title(title) => _ = roff.control("SH", [&*title.to_uppercase()]),
             HelpBlock::Text(paragraph) => {
                 roff.control("PP", []);
-                roff.text([roman(*paragraph)]);
+                roff.text([roman(paragraph)]);
             }
-            HelpBlock::Terms(terms) => terms.iter().for_each(|(term, meaning)| {
+            HelpBlock::Term(term, meaning) => {
                 roff.control("TP", ["12"]);
-                roff.text([bold(*term)]);
-                roff.text([roman(*meaning)]);
-            }),
+                roff.text([bold(term)]);
+                roff.text([roman(meaning)]);
+            }
             HelpBlock::Example(what, example) => {
                 roff.control("PP", []);
-                roff.text([roman(*what)]);
+                roff.text([roman(what)]);
                 roff.control("PP", []);
                 roff.control("RS", ["4"]);
                 roff.control("nf", []);
-                roff.text([bold(*example)]);
+                roff.text([bold(example)]);
                 roff.control("fi", []);
                 roff.control("RE", []);
             }

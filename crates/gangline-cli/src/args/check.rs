@@ -17,18 +17,12 @@ use gangline::gpu::GpuList;
 
 /// Check that a worker answers in lists as it answers alone
 #[derive(Debug, Args)]
-#[command(
-    after_long_help = sections::text(sections::CHECK),
-    override_usage = "gangline check [OPTIONS] [--] COMMAND... [::: SAMPLE...]"
-)]
+#[command(after_long_help = sections::CHECK)]
+#[command(override_usage = "gangline check [OPTIONS] [--] COMMAND... [::: SAMPLE...]")]
 pub(crate) struct CheckArgs {
     /// The command of the worker; samples may follow after ::: or, as files, after ::::
-    #[arg(
-        value_name = "COMMAND",
-        required = true,
-        trailing_var_arg = true,
-        value_parser = clap::value_parser!(OsString)
-    )]
+    #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true)]
+    #[arg(value_parser = clap::value_parser!(OsString))]
     pub(crate) command: Vec<OsString>,
     /// Check a worker on each of these devices, one after the other: cuda:all, cuda:0-3, cuda:0+cuda:1, cpu [default: cpu]
     #[arg(long, value_name = "DEVICES", conflicts_with = "gpu_list")]

@@ -10,18 +10,12 @@ use crate::args::sections;
 
 /// Start a program as a worker of a cluster, and again whenever it crashes
 #[derive(Debug, Args)]
-#[command(
-    after_help = sections::text(sections::WORKER),
-    override_usage = "gangline worker [OPTIONS] [--] PROGRAM..."
-)]
+#[command(after_help = sections::WORKER)]
+#[command(override_usage = "gangline worker [OPTIONS] [--] PROGRAM...")]
 pub(crate) struct WorkerArgs {
     /// The program, which calls `gangline::worker_main` first, and its arguments
-    #[arg(
-        value_name = "PROGRAM",
-        required = true,
-        trailing_var_arg = true,
-        value_parser = clap::value_parser!(OsString)
-    )]
+    #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true)]
+    #[arg(value_parser = clap::value_parser!(OsString))]
     pub(crate) program: Vec<OsString>,
     /// Take items from the broker at URL: nats://host:4222, tls://host:4222 [default: GANGLINE_NATS]
     #[arg(long, value_name = "URL")]
@@ -39,7 +33,7 @@ pub(crate) struct WorkerArgs {
 
 /// List the workers of a cluster
 #[derive(Debug, Args)]
-#[command(after_help = sections::text(sections::WORKERS))]
+#[command(after_help = sections::WORKERS)]
 pub(crate) struct WorkersArgs {
     /// Ask the broker at URL: nats://host:4222, tls://host:4222 [default: GANGLINE_NATS]
     #[arg(long, value_name = "URL")]

@@ -9,10 +9,8 @@ use crate::args::sections;
 
 /// Print a Dockerfile for a worker in Python
 #[derive(Debug, Args)]
-#[command(
-    after_long_help = sections::text(sections::DOCKERFILE),
-    override_usage = "gangline dockerfile [OPTIONS] SCRIPT.py [FILE...]"
-)]
+#[command(after_long_help = sections::DOCKERFILE)]
+#[command(override_usage = "gangline dockerfile [OPTIONS] SCRIPT.py [FILE...]")]
 pub(crate) struct DockerfileArgs {
     /// The script of the worker, in this folder or below
     #[arg(value_name = "SCRIPT.py")]

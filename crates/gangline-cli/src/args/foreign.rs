@@ -125,7 +125,12 @@ fn text(error: &Error, kind: ContextKind) -> String {
 }
 
 fn way(option: &str) -> Option<&'static str> {
-    WAYS.iter().find(|(options, _)| options.contains(&option)).map(|(_, way)| *way)
+    ways().find(|(options, _)| options.split(' ').any(|it| it == option)).map(|(_, way)| way)
+}
+
+fn ways() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let mut lines = WAYS.lines().map(str::trim_start);
+    std::iter::from_fn(move || lines.next().zip(lines.next()))
 }
 
 /// Names of options in other programs and in Python's pool, each with the option that they mean here.
@@ -137,166 +142,8 @@ const MEANT: &[(&[&str], &str)] = &[
     (&["processes", "procs"], "workers"),
 ];
 
-/// Options, and what to do instead.
-const WAYS: &[(&[&str], &str)] = &[
-    (
-        &[
-            "--pipe",
-            "--spreadstdin",
-            "--pipe-part",
-            "--pipepart",
-            "--block",
-            "--block-size",
-            "--block-timeout",
-            "--bt",
-            "--recstart",
-            "--recend",
-            "--regexp",
-            "--remove-rec-sep",
-            "--removerecsep",
-            "--rrs",
-            "--round-robin",
-            "--round",
-            "--roundrobin",
-            "--cat",
-            "--fifo",
-            "--group-by",
-            "--groupby",
-            "--bin",
-            "--shard",
-            "--tee",
-        ],
-        "a stream is not divided among jobs; split it into files, as in `split -n l/8 FILE part.`, and run a job \
-         for each",
-    ),
-    (
-        &[
-            "--sshlogin",
-            "-S",
-            "--sshloginfile",
-            "--slf",
-            "--ssh",
-            "--ssh-delay",
-            "--sshdelay",
-            "--transfer",
-            "--transferfile",
-            "--tf",
-            "--return",
-            "--cleanup",
-            "--trc",
-            "--basefile",
-            "--bf",
-            "--onall",
-            "--nonall",
-            "--controlmaster",
-            "-M",
-            "--hostgroups",
-            "--hgrp",
-            "--filter-hosts",
-            "--rsync-opts",
-        ],
-        "jobs run on this machine; start gangline on each machine, or use a queueing system",
-    ),
-    (
-        &[
-            "--semaphore",
-            "--semaphore-name",
-            "--id",
-            "--semaphore-timeout",
-            "--st",
-            "--fg",
-            "--bg",
-            "--wait",
-        ],
-        "gangline is no semaphore; flock(1) is one",
-    ),
-    (
-        &[
-            "--sql",
-            "--sql-master",
-            "--sqlmaster",
-            "--sql-and-worker",
-            "--sqlandworker",
-            "--sql-worker",
-            "--sqlworker",
-        ],
-        "jobs are recorded in files: --joblog, --journal, --results",
-    ),
-    (&["--rpl", "--parens"], "compute it in a script, with --shell, where the input is \"$1\""),
-    (&["-i", "--replace"], "write -I TEXT, or {} without an option"),
-    (&["-e", "--eof"], "write -E TEXT"),
-    (
-        &["-L", "-l", "--max-lines"],
-        "an input is a line: write -n N for N lines in a job, and --colsep ' +' to split \
-        a line into words",
-    ),
-    (&["--filter"], "filter the inputs before, as in `grep -v x list | gangline run -- ..`"),
-    (&["--skip-first-line"], "leave it out before, as in `tail -n +2 list | gangline run -- ..`"),
-    (
-        &["--tmux", "--tmuxpane", "--tty", "--open-tty", "-o", "--interactive", "-p"],
-        "jobs have no terminal; --dry-run shows the commands, --bar what each slot does",
-    ),
-    (
-        &["--compress", "--compress-program", "--decompress-program"],
-        "outputs that wait are kept as they are, in TMPDIR",
-    ),
-    (&["--tmpdir"], "set the variable TMPDIR"),
-    (&["--shell-quote", "--shellquote"], "--dry-run quotes the words of each command for a shell"),
-    (
-        &["--number-of-cpus", "--number-of-cores", "--number-of-sockets", "--number-of-threads"],
-        "`gangline devices` lists the cores and GPUs",
-    ),
-    (
-        &[
-            "--use-cpus-instead-of-cores",
-            "--use-cores-instead-of-threads",
-            "--use-sockets-instead-of-threads",
-        ],
-        "write a share of the cores, as in -j 50%",
-    ),
-    (&["--show-limits", "--max-line-length-allowed"], "-s sets the limit; 128k is the default"),
-    (&["--halt-on-error"], "write --halt now,fail=1"),
-    (
-        &[
-            "--bibtex",
-            "--citation",
-            "--will-cite",
-            "--gnu",
-            "--plain",
-            "--no-notice",
-            "--silent",
-            "--group",
-        ],
-        "leave it out",
-    ),
-    (&["--latest-line", "--ll"], "--bar shows what each slot does"),
-    (
-        &["--process-slot-var"],
-        "the slot is {worker}, from 0, and {%}, from 1; set a variable with NAME={worker} \
-        before the program",
-    ),
-    (&["--total-jobs", "--total"], "jobs are counted where they can be; {##} counts all"),
-    (&["--template", "--tmpl"], "write the file in a script, with --shell"),
-    (
-        &["--env", "--record-env", "--session", "--embed"],
-        "jobs have the environment of gangline; a function of bash \
-        runs with `export -f NAME` and bash -c 'NAME \"$@\"' bash {}",
-    ),
-    (&["--profile", "-J"], "write the options into a file, for --config"),
-    (&["-x", "--exit"], "an input that is longer than -s gets a job of its own"),
-    (&["--shebang", "--hashbang", "--shebang-wrap"], "start gangline in the script"),
-    (&["--shell-completion"], "`gangline completions SHELL` prints it"),
-    (&["-v"], "write -t"),
-    (&["-V", "--minversion"], "`gangline --version` prints the version"),
-    (
-        &["--ctag", "--ctagstring", "--color", "--color-failed", "--cf"],
-        "outputs of jobs are not coloured",
-    ),
-    (
-        &["--memsuspend", "--noswap", "--limit"],
-        "no job is suspended; --load and --memfree hold jobs back before they start",
-    ),
-];
+/// Lines of options, each with a line that says what to do instead.
+const WAYS: &str = include_str!("help/foreign.txt");
 
 #[cfg(test)]
 mod tests {
@@ -306,7 +153,7 @@ mod tests {
     fn what_is_there_needs_no_advice() {
         let command = args::command();
         let run = command.find_subcommand("run").unwrap();
-        for option in WAYS.iter().flat_map(|(options, _)| *options) {
+        for option in ways().flat_map(|(options, _)| options.split(' ')) {
             let is_there = run.get_arguments().any(|arg| {
                 let long = option.strip_prefix("--");
                 let short = option.strip_prefix('-').and_then(|name| name.chars().next());
@@ -342,7 +189,7 @@ mod tests {
 
     #[test]
     fn an_option_has_one_advice() {
-        let mut options: Vec<_> = WAYS.iter().flat_map(|(options, _)| *options).collect();
+        let mut options: Vec<_> = ways().flat_map(|(options, _)| options.split(' ')).collect();
         let count = options.len();
         options.sort();
         options.dedup();

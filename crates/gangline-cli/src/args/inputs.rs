@@ -45,13 +45,8 @@ pub(crate) struct InputArgs {
     #[arg(long, value_name = ":", value_parser = header, conflicts_with = "job_file")]
     pub(crate) header: Option<HeaderPlace>,
     /// Remove blanks at the left (l), at the right (r), at both ends (lr) or nowhere (n)
-    #[arg(
-        long,
-        value_name = "ENDS",
-        value_enum,
-        hide_possible_values = true,
-        conflicts_with = "job_file"
-    )]
+    #[arg(long, value_name = "ENDS", value_enum, hide_possible_values = true)]
+    #[arg(conflicts_with = "job_file")]
     pub(crate) trim: Option<Trim>,
     /// Combine the sources in step, not each with each; shorter ones begin again
     #[arg(long, alias = "xapply", action = ArgAction::SetTrue, conflicts_with = "job_file")]

@@ -18,18 +18,12 @@ use gangline::gpu::GpuList;
 
 /// Answer HTTP requests with warm workers, in batches across requests
 #[derive(Debug, Args)]
-#[command(
-    after_help = sections::text(sections::SERVE),
-    override_usage = "gangline serve [OPTIONS] [--] COMMAND..."
-)]
+#[command(after_help = sections::SERVE)]
+#[command(override_usage = "gangline serve [OPTIONS] [--] COMMAND...")]
 pub(crate) struct ServeArgs {
     /// The command that starts a worker; {gpu} in it stands for the ids of its GPUs, {worker} for its number
-    #[arg(
-        value_name = "COMMAND",
-        required = true,
-        trailing_var_arg = true,
-        value_parser = clap::value_parser!(OsString)
-    )]
+    #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true)]
+    #[arg(value_parser = clap::value_parser!(OsString))]
     pub(crate) command: Vec<OsString>,
     #[command(flatten)]
     pub(crate) http: Http,
@@ -74,11 +68,7 @@ pub(crate) struct Http {
 #[command(next_help_heading = "Devices")]
 pub(crate) struct WorkerPlaces {
     /// Run one worker on each of these devices: cuda:all, cuda:0-3, cuda:0*2, cuda:0+cuda:1, cpu*4
-    #[arg(
-        long,
-        value_name = "DEVICES",
-        conflicts_with_all = ["gpu_list", "workers"]
-    )]
+    #[arg(long, value_name = "DEVICES", conflicts_with_all = ["gpu_list", "workers"])]
     pub(crate) devices: Option<DeviceNames>,
     /// Run one worker on each of these GPUs: all, "0 1", 0-3
     #[arg(long, value_name = "LIST", conflicts_with = "workers")]
@@ -134,13 +124,8 @@ pub(crate) struct BackgroundArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) background: Option<PathBuf>,
     /// Give the background PERCENT of the values while requests take all of the time: 0 to 90
-    #[arg(
-        long,
-        value_name = "PERCENT",
-        default_value_t = 10,
-        value_parser = clap::value_parser!(u8).range(0..=90),
-        requires = "background"
-    )]
+    #[arg(long, value_name = "PERCENT", default_value_t = 10)]
+    #[arg(value_parser = clap::value_parser!(u8).range(0..=90), requires = "background")]
     pub(crate) background_share: u8,
 }
 
