@@ -140,17 +140,19 @@ impl Plan {
         }
         let jobs = failed_jobs(log)?;
         let slots = JobSlots::new(&args.placement, Some(jobs.len()))?;
+        Plan::of_commands(args, JobSource::Failed(jobs), (slots, Needs::Slot), new_gate(1)?)
+    }
+
+    /// A lane of jobs that each have a command of their own.
+    fn of_commands(
+        args: &RunArgs,
+        source: JobSource,
+        (slots, needs): (JobSlots, Needs),
+        gate: Arc<Gate>,
+    ) -> Result<Plan, CliError> {
         let texts = Texts::new(args, &marks_of_file(args, &slots))?;
-        let (source, gate) = (JobSource::Failed(jobs), new_gate(1)?);
-        Ok(Plan {
-            source,
-            slots,
-            gate,
-            needs: Needs::Slot,
-            texts,
-            sends_inputs: false,
-            input_form: InputForm::Text,
-        })
+        let (sends_inputs, input_form) = (false, InputForm::Text);
+        Ok(Plan { source, slots, gate, needs, texts, sends_inputs, input_form })
     }
 
     fn of_file(args: &RunArgs, path: &Path) -> Result<Vec<Plan>, CliError> {
@@ -284,49 +286,20 @@ fn lanes_of(
     };
     let beside = workers.saturating_sub(slots.len()).max(1);
     let beside = args.placement.cpu_workers.unwrap_or(beside);
-    let texts = |slots: &JobSlots| Texts::new(args, &marks_of_file(args, slots));
-    let mut lanes = Vec::new();
     // If slots have no GPUs, all jobs are of one kind.
-    let apart = file.without_gpu > 0 && slots.have_gpus();
-    if !apart {
+    if file.without_gpu == 0 || !slots.have_gpus() {
         let source = JobSource::JobFile(file.with_all());
-        let (needs, texts) = (Needs::Slot, texts(&slots)?);
-        return Ok(vec![Plan {
-            source,
-            slots,
-            gate,
-            needs,
-            texts,
-            sends_inputs: false,
-            input_form: InputForm::Text,
-        }]);
+        return Ok(vec![Plan::of_commands(args, source, (slots, Needs::Slot), gate)?]);
     }
+    let mut lanes = Vec::new();
     if file.on_slots > 0 {
         let source = JobSource::JobFile(file.clone());
-        let (needs, texts) = (Needs::Slot, texts(&slots)?);
-        lanes.push(Plan {
-            source,
-            slots,
-            gate,
-            needs,
-            texts,
-            sends_inputs: args.warm.warm,
-            input_form: InputForm::Text,
-        });
+        lanes.push(Plan::of_commands(args, source, (slots, Needs::Slot), gate)?);
     }
     let gate = new_gate(1)?;
     let source = JobSource::JobFile(file.behind(&gate));
     let slots = JobSlots::without_gpu(beside)?;
-    let (needs, texts) = (Needs::NoGpu, texts(&slots)?);
-    lanes.push(Plan {
-        source,
-        slots,
-        gate,
-        needs,
-        texts,
-        sends_inputs: false,
-        input_form: InputForm::Text,
-    });
+    lanes.push(Plan::of_commands(args, source, (slots, Needs::NoGpu), gate)?);
     Ok(lanes)
 }
 
