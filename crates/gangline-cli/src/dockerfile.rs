@@ -211,11 +211,10 @@ fn heading(args: &DockerfileArgs) -> String {
         name => name,
     };
     let gpus = if args.gpu { " --gpus all" } else { "" };
-    let start = match args.run {
-        true => format!("docker run --rm -i{gpus} {name} < inputs.txt > outputs.txt"),
-        false => {
-            format!("docker run --rm{gpus} -p 127.0.0.1:8080:8080 --stop-timeout 30 {name}")
-        }
+    let start = if args.run {
+        format!("docker run --rm -i{gpus} {name} < inputs.txt > outputs.txt")
+    } else {
+        format!("docker run --rm{gpus} -p 127.0.0.1:8080:8080 --stop-timeout 30 {name}")
     };
     let mut text = format!("# docker build -t {name} .\n# {start}\n");
     text += "#\n# Other options than those of CMD go behind the name of the image:\n";

@@ -31,12 +31,11 @@ mod listed {
     pub(crate) fn show(args: &WorkersArgs) -> Result<Vec<u8>, CliError> {
         let nats = access(broker(args.nats.as_deref())?);
         let workers = workers(&nats).map_err(|error| CliError::new(exit::INPUT, error))?;
-        Ok(match args.json {
-            true => {
-                let all: Vec<Value> = workers.iter().map(as_json).collect();
-                format!("{:#}\n", Value::Array(all)).into_bytes()
-            }
-            false => as_text(&workers, SystemTime::now()).into_bytes(),
+        Ok(if args.json {
+            let all: Vec<Value> = workers.iter().map(as_json).collect();
+            format!("{:#}\n", Value::Array(all)).into_bytes()
+        } else {
+            as_text(&workers, SystemTime::now()).into_bytes()
         })
     }
 

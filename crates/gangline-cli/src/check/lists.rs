@@ -14,7 +14,7 @@ use crate::output::json_text;
 use crate::output::outcome::{JobOutcome, JobResult, ShownOnTerminal};
 use crate::output::record;
 use crate::plan::job::Job;
-use gangline::{ConsumerContext, ProducerContext, Result, Runner};
+use gangline::{ProducerContext, Result, Work};
 
 /// Sends lists to the worker of one slot. An answer is an output even if it is a failure, so no sample is tried again.
 pub(super) struct ListRunner {
@@ -64,12 +64,10 @@ impl ListLog {
     }
 }
 
-impl Runner for ListRunner {
+impl Work for ListRunner {
     type Input = Job;
     type Output = Replied;
     type ProducerState = Loading;
-    type ConsumerState = ();
-    type Summary = ();
 
     fn producer_init(&self, _: &ProducerContext<'_>) -> Result<Loading> {
         Ok(self.warm.begin(0))
@@ -95,18 +93,6 @@ impl Runner for ListRunner {
 
     fn producer_end(&self, _: &ProducerContext<'_>, state: Loading) -> Result<()> {
         self.warm.end(0, state);
-        Ok(())
-    }
-
-    fn consumer_init(&self, _: &ConsumerContext<'_>) -> Result<()> {
-        Ok(())
-    }
-
-    fn consumer_work(&self, _: &ConsumerContext<'_>, (): &mut (), _: Replied) -> Result<()> {
-        Ok(())
-    }
-
-    fn consumer_end(&self, _: &ConsumerContext<'_>, (): ()) -> Result<()> {
         Ok(())
     }
 }

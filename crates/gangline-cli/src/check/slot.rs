@@ -24,8 +24,9 @@ use crate::plan::WarmInputs;
 use crate::plan::job::Job;
 use crate::plan::job_run::JobRun;
 use crate::plan::slot::JobSlot;
+use gangline::closures::Collect;
 use gangline::testing::{AnsweredList, BatchCheck, BatchReport, ListEnd};
-use gangline::{Batch, BoxError, Device, Devices, Error, OrderedRunner, Result};
+use gangline::{Batch, BoxError, Device, Devices, Error, OrderedRunner, Result, Work};
 
 /// What a check needs on each slot.
 #[derive(Clone, Copy)]
@@ -106,7 +107,7 @@ impl Checking<'_> {
         place: Vec<Device>,
         inputs: WarmInputs,
         log: &Arc<ListLog>,
-    ) -> Result<OrderedRunner<ListRunner>, CliError> {
+    ) -> Result<OrderedRunner<Collect<ListRunner>>, CliError> {
         // The number of samples must not limit the number of workers that are started.
         let inputs = WarmInputs { most: None, ..inputs };
         let lane = Lane { first_worker: at, ..self.lanes.lanes[0].clone() };
@@ -120,7 +121,7 @@ impl Checking<'_> {
         let runner = ListRunner { warm, lanes, log, last_shown };
         let devices = Devices::from_places([place]).map_err(|error| of_run(error.into()))?;
         let most = self.args.most();
-        let built = OrderedRunner::builder(runner)
+        let built = OrderedRunner::builder(runner.collect())
             .devices(devices.names_only())
             .batch(Batch::of(most).within(LONGEST_WAIT))
             // Room for the end of the input behind the largest list.
@@ -154,7 +155,7 @@ impl Checking<'_> {
 
 /// The worker of a slot, and what was observed of it.
 struct AskedWorker<'a> {
-    pool: OrderedRunner<ListRunner>,
+    pool: OrderedRunner<Collect<ListRunner>>,
     log: Arc<ListLog>,
     samples: &'a [Job],
     /// The number of the next job.

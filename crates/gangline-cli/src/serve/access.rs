@@ -63,12 +63,11 @@ fn read(path: &Path) -> Result<Vec<u8>, CliError> {
     };
     let token = fs::read(path).map_err(failed)?.trim_ascii().to_vec();
     let is_word = !token.is_empty() && token.iter().all(u8::is_ascii_graphic);
-    match is_word {
-        true => Ok(token),
-        false => {
-            let text = format!("{} must have one word in ASCII, the token", path.display());
-            Err(CliError::new(exit::USAGE, text))
-        }
+    if is_word {
+        Ok(token)
+    } else {
+        let text = format!("{} must have one word in ASCII, the token", path.display());
+        Err(CliError::new(exit::USAGE, text))
     }
 }
 

@@ -10,7 +10,11 @@ use crate::output::outcome::{JobFailed, JobOutcome, JobResult, Printed};
 use crate::output::record::output;
 use crate::plan::job::Job;
 use crate::serve::memory::{NoRoom, RequestMemory, ServedAnswer};
-use gangline::{ConsumerContext, ProducerContext, Result, Runner};
+use gangline::closures::Collect;
+use gangline::{ProducerContext, Result, Runner, Service, Work};
+
+pub(crate) type AnswerService = Service<Collect<Answering>>;
+pub(crate) type AnswerTicket = gangline::service::Ticket<Collect<Answering>>;
 
 /// Works on the values of requests.
 pub(crate) struct Answering(JobRunner<Arc<Warm>>, OnceLock<()>);
@@ -107,12 +111,10 @@ impl Answering {
     }
 }
 
-impl Runner for Answering {
+impl Work for Answering {
     type Input = ServedValue;
     type Output = ServedAnswer;
     type ProducerState = Loading;
-    type ConsumerState = ();
-    type Summary = ();
 
     fn producer_init(&self, cx: &ProducerContext<'_>) -> Result<Loading> {
         self.0.producer_init(cx)
@@ -143,17 +145,5 @@ impl Runner for Answering {
 
     fn producer_end(&self, cx: &ProducerContext<'_>, state: Loading) -> Result<()> {
         self.0.producer_end(cx, state)
-    }
-
-    fn consumer_init(&self, _: &ConsumerContext<'_>) -> Result<()> {
-        Ok(())
-    }
-
-    fn consumer_work(&self, _: &ConsumerContext<'_>, _: &mut (), _: ServedAnswer) -> Result<()> {
-        Ok(())
-    }
-
-    fn consumer_end(&self, _: &ConsumerContext<'_>, (): ()) -> Result<()> {
-        Ok(())
     }
 }

@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::args::list_size::ListSize;
 use crate::args::serve::ServeArgs;
 use crate::serve::access::AccessRule;
-use crate::serve::answering::Answering;
+use crate::serve::answering::AnswerService;
 use crate::serve::figures::ServerFigures;
 use crate::serve::memory::{NoRoom, RequestMemory};
 use crate::serve::open_count::OpenCount;
@@ -26,7 +26,7 @@ pub(crate) struct App {
     pub(crate) workers: ServingWorkers,
     pub(crate) figures: ServerFigures,
     /// Set once the workers are ready. This handle has the time limit of `--timeout`.
-    pub(crate) service: OnceLock<Service<Answering>>,
+    pub(crate) service: OnceLock<AnswerService>,
     pub(crate) memory: RequestMemory,
     /// The requests that are admitted, and whose values have no place in the queue yet.
     pub(crate) uploads: OpenCount,
@@ -38,7 +38,7 @@ impl App {
     }
 
     /// Returns the service, if requests are accepted.
-    pub(crate) fn service(&self) -> Result<&Service<Answering>, Refusal> {
+    pub(crate) fn service(&self) -> Result<&AnswerService, Refusal> {
         match (self.phases.now(), self.service.get()) {
             (ServerPhase::Ready, Some(service)) => Ok(service),
             (ServerPhase::Loading | ServerPhase::Ready, _) => {

@@ -21,11 +21,10 @@ use crate::error::{CliError, Context};
 use crate::exit;
 use crate::output::json_text::{checked, without_mark};
 use crate::output::stdio;
-use crate::serve::answering::{Answering, ServedValue};
+use crate::serve::answering::{AnswerService, ServedValue};
 use crate::serve::app::App;
 use crate::serve::memory::ServedAnswer;
 use crate::serve::refusal::{ErrorTexts, Refusal, is_of_end};
-use gangline::Service;
 
 /// The values of the file, and where they are read.
 pub(crate) struct BackgroundFile {
@@ -81,7 +80,7 @@ impl BackgroundFile {
     pub(crate) fn start(
         self,
         app: &Arc<App>,
-        service: &Service<Answering>,
+        service: &AnswerService,
     ) -> io::Result<BackgroundThread> {
         service.set_stream_share(app.args.background.background_share);
         let (app, service) = (Arc::clone(app), service.clone());
@@ -92,7 +91,7 @@ impl BackgroundFile {
         Ok(BackgroundThread { name, thread, next })
     }
 
-    fn work(self, app: &App, service: &Service<Answering>, shown: Arc<AtomicU64>) {
+    fn work(self, app: &App, service: &AnswerService, shown: Arc<AtomicU64>) {
         let name = self.name.clone();
         let (pulled, lines) = channel();
         let values = BackgroundValues { app, reader: self.reader, number: 0, pulled };

@@ -64,12 +64,11 @@ pub(crate) async fn read(
         };
         let Ok(data) = frame.into_data() else { continue };
         let length = read.bytes.len() as u64 + data.len() as u64;
-        let refusal = match length > most {
-            true => Some(too_large(most)),
-            false => {
-                let taken = read.memory.grow(&app.memory, length as usize);
-                taken.err().map(|_| app.busy("other requests and their answers fill the memory"))
-            }
+        let refusal = if length > most {
+            Some(too_large(most))
+        } else {
+            let taken = read.memory.grow(&app.memory, length as usize);
+            taken.err().map(|_| app.busy("other requests and their answers fill the memory"))
         };
         if let Some(refusal) = refusal {
             drop(read);

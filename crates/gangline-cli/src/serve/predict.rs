@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::value::RawValue;
 
-use crate::serve::answering::Answering;
+use crate::serve::answering::{AnswerService, AnswerTicket};
 use crate::serve::app::App;
 use crate::serve::body::{self, ReadBody};
 use crate::serve::form::{BodyForm, form};
@@ -15,8 +15,6 @@ use crate::serve::memory::{HeldMemory, ServedAnswer, answer_bytes};
 use crate::serve::refusal::{Refusal, json};
 use crate::serve::unread_body::refuse;
 use crate::serve::values::AskedValues;
-use gangline::Service;
-use gangline::service::Ticket;
 
 pub(crate) async fn predict(State(app): State<Arc<App>>, request: Request) -> Response {
     // If the caller goes away, hyper drops this future. That gives up the values that it waits for.
@@ -45,10 +43,7 @@ async fn answer(app: &App, request: Request) -> Result<Response, Refusal> {
     values.answer(app).await
 }
 
-fn admit<'a>(
-    app: &'a App,
-    headers: &HeaderMap,
-) -> Result<(&'a Service<Answering>, BodyForm), Refusal> {
+fn admit<'a>(app: &'a App, headers: &HeaderMap) -> Result<(&'a AnswerService, BodyForm), Refusal> {
     app.access.check(headers)?;
     let service = app.service()?;
     let form = form(headers)?;
@@ -57,14 +52,14 @@ fn admit<'a>(
 
 /// Values that have their places in the queue. They take the memory of the body until the request is answered.
 enum Submitted {
-    One(Ticket<Answering>, HeldMemory),
-    Several(Vec<Ticket<Answering>>, HeldMemory),
+    One(AnswerTicket, HeldMemory),
+    Several(Vec<AnswerTicket>, HeldMemory),
 }
 
 impl Submitted {
     fn new(
         app: &App,
-        service: &Service<Answering>,
+        service: &AnswerService,
         values: AskedValues,
         memory: HeldMemory,
     ) -> Result<Submitted, Refusal> {
@@ -99,7 +94,7 @@ impl Submitted {
 /// Waits for the answer to a value.
 async fn answer_of(
     app: &App,
-    ticket: Ticket<Answering>,
+    ticket: AnswerTicket,
 ) -> Result<(Box<RawValue>, HeldMemory), Refusal> {
     match ticket.await {
         Ok(ServedAnswer::Kept { text, memory }) => Ok((text, memory)),
@@ -110,7 +105,7 @@ async fn answer_of(
 
 /// Answers each value of an array, in their order. In the place of a value that has failed stands the object of its
 /// failure. If all have failed, the response has the status of the first failure.
-async fn several(app: &App, tickets: Vec<Ticket<Answering>>) -> Result<Response, Refusal> {
+async fn several(app: &App, tickets: Vec<AnswerTicket>) -> Result<Response, Refusal> {
     let count = tickets.len();
     let (mut text, mut held) = (String::from("["), HeldMemory::default());
     let (mut failed, mut status) = (0_usize, None);

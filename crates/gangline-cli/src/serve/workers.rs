@@ -33,11 +33,11 @@ use crate::plan::slot::{self, Hidden, JobSlots};
 use crate::plan::template::Template;
 use crate::plan::texts::Texts;
 use crate::plan::value::{InputForm, Shape};
-use crate::serve::answering::{Answering, ServedValue};
+use crate::serve::answering::{AnswerService, Answering, ServedValue};
 use crate::serve::memory::RequestMemory;
 use crate::serve::phase::Phases;
 use gangline::metrics::Metrics;
-use gangline::{AnyOrderRunner, CancelToken, Order, Service};
+use gangline::{AnyOrderRunner, CancelToken, Order, Work};
 
 /// The slots, and the one lane that all requests take.
 pub(crate) struct ServingWorkers {
@@ -121,11 +121,7 @@ impl ServingWorkers {
     }
 
     /// Starts all workers, and waits until they are ready.
-    pub(crate) fn start(
-        &self,
-        args: &ServeArgs,
-        name: &str,
-    ) -> Result<Service<Answering>, CliError> {
+    pub(crate) fn start(&self, args: &ServeArgs, name: &str) -> Result<AnswerService, CliError> {
         let hidden = if self.slots.have_gpus() { Hidden::Others } else { Hidden::Nothing };
         let slots = self.slots.given(hidden)?;
         let shape = Shape { names: Vec::new(), form: InputForm::Json };
@@ -138,7 +134,7 @@ impl ServingWorkers {
         let token = lane.token.clone();
         let runner = Answering::new(JobRunner { lanes, lane, work });
         let delay = args.working.retry_delay;
-        let mut builder = AnyOrderRunner::builder(runner)
+        let mut builder = AnyOrderRunner::builder(runner.collect())
             .devices(self.slots.devices.clone())
             .order(Order::Completion)
             .cancel_token(token)
