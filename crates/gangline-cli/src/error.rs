@@ -39,7 +39,8 @@ impl fmt::Display for CliError {
 impl Error for CliError {}
 
 /// Says what failed, with the reason as its source.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{what}")]
 pub(crate) struct Context {
     pub(crate) what: String,
     pub(crate) source: BoxError,
@@ -56,17 +57,5 @@ pub(crate) fn naming<E: Into<io::Error>>(call: &'static str) -> impl FnOnce(E) -
     move |error| {
         let error = error.into();
         io::Error::new(error.kind(), Context::new(format!("{call}: {error}"), error))
-    }
-}
-
-impl fmt::Display for Context {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.what)
-    }
-}
-
-impl Error for Context {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        Some(&*self.source)
     }
 }

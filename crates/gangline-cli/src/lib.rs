@@ -59,6 +59,7 @@ mod error;
 mod execute;
 mod exit;
 mod fleet;
+mod locking;
 mod manual;
 mod output;
 mod plain;

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use thiserror::Error;
+
 use crate::args::number::digits;
 
 /// The effect of the outcomes so far on waiting and running jobs.
@@ -172,19 +174,12 @@ impl FromStr for HaltAmount {
 }
 
 /// The text is not an allowed value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error(
+    "write never, or soon or now with fail, success or done and a number of jobs or a share of all: \
+     soon,fail=1 now,success=1 now,fail=10%"
+)]
 pub(crate) struct HaltError;
-
-impl fmt::Display for HaltError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(
-            "write never, or soon or now with fail, success or done and a number of jobs or a share of all: \
-             soon,fail=1 now,success=1 now,fail=10%",
-        )
-    }
-}
-
-impl std::error::Error for HaltError {}
 
 #[cfg(test)]
 mod tests {

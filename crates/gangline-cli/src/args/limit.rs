@@ -1,9 +1,12 @@
 //! `--timeout`: a time, or a multiple of the median time of jobs.
 
-use std::fmt;
 use std::str::FromStr;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::Mutex;
 use std::time::Duration;
+
+use thiserror::Error;
+
+use crate::locking::lock;
 
 /// The time limit of a job.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -25,7 +28,7 @@ const MOST: usize = 1_000;
 
 impl Durations {
     pub(crate) fn push(&self, took: Duration) {
-        let mut sorted = self.sorted();
+        let mut sorted = lock(&self.0);
         if sorted.len() < MOST {
             let at = sorted.partition_point(|other| *other <= took);
             sorted.insert(at, took);
@@ -37,15 +40,11 @@ impl Durations {
         match timeout {
             JobTimeout::After(limit) => Some(limit),
             JobTimeout::Medians(times) => {
-                let sorted = self.sorted();
+                let sorted = lock(&self.0);
                 let median = (sorted.len() >= LEAST).then(|| sorted[sorted.len() / 2])?;
                 Duration::try_from_secs_f64(median.as_secs_f64() * times).ok()
             }
         }
-    }
-
-    fn sorted(&self) -> MutexGuard<'_, Vec<Duration>> {
-        self.0.lock().expect("nothing panics with the lock held")
     }
 }
 
@@ -89,28 +88,15 @@ pub(crate) fn duration(text: &str) -> Result<Duration, TimeError> {
 const LONGEST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 /// A text that is not a time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(crate) enum TimeError {
+    #[error("write a time of up to a year, such as 30, 200ms or 1h 30m")]
     Time,
+    #[error("write a time above 0, such as 30, 200ms or 1h 30m")]
     NoTime,
+    #[error("write how many times the median it may be, such as 3x or 300%")]
     Times,
 }
-
-impl fmt::Display for TimeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            TimeError::Time => {
-                f.write_str("write a time of up to a year, such as 30, 200ms or 1h 30m")
-            }
-            TimeError::NoTime => f.write_str("write a time above 0, such as 30, 200ms or 1h 30m"),
-            TimeError::Times => {
-                f.write_str("write how many times the median it may be, such as 3x or 300%")
-            }
-        }
-    }
-}
-
-impl std::error::Error for TimeError {}
 
 #[cfg(test)]
 mod tests {

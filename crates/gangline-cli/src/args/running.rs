@@ -1,13 +1,13 @@
 //! Options for when and how jobs start and end.
 
 use std::ffi::OsString;
-use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Args;
 use rustix::process::Signal;
+use thiserror::Error;
 
 use crate::args::limit::duration;
 use crate::args::number::{digits, size};
@@ -112,19 +112,12 @@ fn signal(name: &str) -> Option<Signal> {
 }
 
 /// The text is not a sequence of signals.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error(
+    "write signals (HUP, INT, QUIT, USR1, USR2, ALRM, TERM, KILL), each with a pause in milliseconds \
+     after it, as in TERM,200,TERM,100,KILL"
+)]
 pub(crate) struct SequenceError;
-
-impl fmt::Display for SequenceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(
-            "write signals (HUP, INT, QUIT, USR1, USR2, ALRM, TERM, KILL), each with a pause in milliseconds \
-             after it, as in TERM,200,TERM,100,KILL",
-        )
-    }
-}
-
-impl std::error::Error for SequenceError {}
 
 #[cfg(test)]
 mod tests {

@@ -1,11 +1,11 @@
 //! `-j`: how many jobs run at once.
 
-use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use nix::sys::resource::{Resource, getrlimit};
+use thiserror::Error;
 
 use crate::args::number::digits;
 
@@ -123,27 +123,16 @@ impl FromStr for WorkerCount {
 }
 
 /// The text is neither a number of jobs nor a file with one.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(crate) enum WorkersError {
+    #[error(
+        "write a number up to 65536, 200% of the cores, +2 or -2 for more or fewer than the cores, 0 for \
+         as many as possible, or the path of a file with one of these"
+    )]
     NoNumber,
+    #[error("the file {} must have a number of jobs, such as 4 or 50%", .0.display())]
     NotInFile(PathBuf),
 }
-
-impl fmt::Display for WorkersError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            WorkersError::NoNumber => f.write_str(
-                "write a number up to 65536, 200% of the cores, +2 or -2 for more or fewer than the cores, 0 for \
-                 as many as possible, or the path of a file with one of these",
-            ),
-            WorkersError::NotInFile(path) => {
-                write!(f, "the file {} must have a number of jobs, such as 4 or 50%", path.display())
-            }
-        }
-    }
-}
-
-impl std::error::Error for WorkersError {}
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,6 @@
 //! The runner of a check: sends lists to a worker of `gangline run --warm`, and keeps the answers.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -9,6 +9,7 @@ use crate::execute::job_runner::{JobWork, ListFailure, Tried, Worked};
 use crate::execute::lane::Lanes;
 use crate::execute::process::ProcessEnd;
 use crate::execute::warm::{Loading, Warm, WorkerFacts};
+use crate::locking::lock;
 use crate::output::capture::Captured;
 use crate::output::json_text;
 use crate::output::outcome::{JobOutcome, JobResult, ShownOnTerminal};
@@ -56,11 +57,7 @@ pub(super) struct SentList {
 impl ListLog {
     /// Takes the observations.
     pub(super) fn take(&self) -> Seen {
-        std::mem::take(&mut self.seen())
-    }
-
-    fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.0.lock().expect("nothing panics with the lock held")
+        std::mem::take(&mut lock(&self.0))
     }
 }
 
@@ -119,7 +116,7 @@ impl ListRunner {
             Err(whole.error(&outcome.result))
         });
         let replied = replied.collect();
-        let mut seen = self.log.seen();
+        let mut seen = lock(&self.log.0);
         seen.worker = self.warm.facts(0);
         seen.deaths.extend(death);
         seen.lists.push(SentList { size: list.len(), failed });
@@ -132,7 +129,7 @@ impl ListRunner {
             return;
         }
         let terminal = &self.lanes.shared.terminal;
-        let said = outcome.printed.lock().expect("nothing panics with the lock held");
+        let said = lock(&outcome.printed);
         if said.stderr_on_terminal == ShownOnTerminal::Already {
             return;
         }

@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use crate::args::workers::in_file;
+use crate::locking::lock;
 use crate::plan::rules::StartLimits;
 
 /// Counts the running jobs of all lanes, and says when the next may start.
@@ -76,7 +77,7 @@ impl Brake {
 
     /// Counts a job as started, if it may start now.
     pub(crate) fn try_start(&self) -> Result<(), StartDelay> {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         if let Some(held) = self.held(&mut state) {
             return Err(held);
         }
@@ -86,7 +87,7 @@ impl Brake {
     }
 
     pub(crate) fn end(&self) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.running = state.running.saturating_sub(1);
     }
 
@@ -153,10 +154,6 @@ impl Brake {
         let info = fs::read_to_string(path).ok()?;
         let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
         line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib << 10)
-    }
-
-    fn state(&self) -> MutexGuard<'_, BrakeState> {
-        self.state.lock().expect("nothing panics with the lock held")
     }
 }
 

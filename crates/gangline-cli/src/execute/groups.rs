@@ -2,12 +2,13 @@
 
 use std::fmt;
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::bell::PipeBell;
+use crate::locking::lock;
 
 /// The process groups of running jobs, at most one per slot.
 ///
@@ -130,7 +131,7 @@ impl Groups {
     /// are stopped, none is started.
     pub(crate) fn place(self: &Arc<Self>, worker: usize, occupant: Occupant) -> ProcessPlace {
         let is_stopped = |state: &mut GroupsState| state.stopped_at.is_some();
-        let state = self.changed.wait_while(self.state(), is_stopped);
+        let state = self.changed.wait_while(lock(&self.state), is_stopped);
         state.expect("nothing panics with the lock held").slots[worker] = GroupSlot::Starting;
         ProcessPlace { groups: Arc::clone(self), worker, occupant }
     }
@@ -145,7 +146,7 @@ impl Groups {
     }
 
     pub(crate) fn wish(&self) -> Wish {
-        self.state().wish
+        lock(&self.state).wish
     }
 
     /// The order that applies to the process of a slot.
@@ -155,7 +156,7 @@ impl Groups {
 
     /// Whether the process of a slot has stopped, although it is to end.
     pub(crate) fn is_stuck(&self, worker: usize) -> bool {
-        let state = self.state();
+        let state = lock(&self.state);
         let has_stopped =
             matches!(state.slots[worker], GroupSlot::Taken(group) if group.is_stopped);
         has_stopped && state.ends_stopped
@@ -163,7 +164,7 @@ impl Groups {
 
     /// Ends every job: each slot signals its own, and escalates.
     pub(crate) fn end_all(&self) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.wish = state.wish.max(Wish::End);
         drop(state);
         self.ring();
@@ -172,7 +173,7 @@ impl Groups {
     /// Ends the process that was started last, which runs again later. The only one goes on, so that the run
     /// does; and one at a time is ended, since memory is free only when it has gone.
     pub(crate) fn recall_youngest(&self) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         if state.recalled.is_some() {
             return;
         }
@@ -190,13 +191,13 @@ impl Groups {
 
     /// Whether the process of a slot is to end, and to run again later.
     pub(crate) fn is_recalled(&self, worker: usize) -> bool {
-        self.state().recalled == Some(worker)
+        lock(&self.state).recalled == Some(worker)
     }
 
     /// Ends each process that has stopped or stops later. The run is ending, and would otherwise wait for it for
     /// ever.
     pub(crate) fn end_stopped(&self) {
-        self.state().ends_stopped = true;
+        lock(&self.state).ends_stopped = true;
         self.ring();
     }
 
@@ -207,7 +208,7 @@ impl Groups {
         let may_enter = |state: &mut GroupsState| {
             state.group(pid).is_none() && state.slots.contains(&GroupSlot::Starting)
         };
-        let waited = self.changed.wait_timeout_while(self.state(), LONGEST_START, may_enter);
+        let waited = self.changed.wait_timeout_while(lock(&self.state), LONGEST_START, may_enter);
         let (mut state, _) = waited.expect("nothing panics with the lock held");
         let stops_with_all = state.stopped_at.is_some();
         let group = state.group(pid)?;
@@ -223,14 +224,14 @@ impl Groups {
 
     /// Kills every job, including those that are being started.
     pub(crate) fn kill_all(&self) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.wish = Wish::Kill;
         state.send(Signal::KILL);
     }
 
     /// Stops all jobs, as a terminal does with Ctrl-Z.
     pub(crate) fn stop_all(&self) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.stopped_at.get_or_insert_with(Instant::now);
         // Stopped groups continue with the others.
         state.groups().for_each(|group| group.is_stopped = false);
@@ -242,7 +243,7 @@ impl Groups {
     }
 
     pub(crate) fn continue_all(&self) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         if let Some(since) = state.stopped_at.take() {
             state.stopped += since.elapsed();
         }
@@ -252,7 +253,7 @@ impl Groups {
 
     /// How long all jobs have been stopped so far.
     pub(crate) fn stopped(&self) -> Duration {
-        let state = self.state();
+        let state = lock(&self.state);
         state.stopped + state.stopped_at.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
@@ -260,17 +261,13 @@ impl Groups {
     pub(crate) fn wait_until_empty(&self, longest: Duration) {
         let is_left =
             |state: &mut GroupsState| state.slots.iter().any(|slot| *slot != GroupSlot::Free);
-        let waited = self.changed.wait_timeout_while(self.state(), longest, is_left);
+        let waited = self.changed.wait_timeout_while(lock(&self.state), longest, is_left);
         drop(waited.expect("nothing panics with the lock held"));
     }
 
     /// Wakes every slot to check its orders.
     pub(crate) fn ring(&self) {
         self.bells.iter().for_each(PipeBell::ring);
-    }
-
-    fn state(&self) -> MutexGuard<'_, GroupsState> {
-        self.state.lock().expect("nothing panics with the lock held")
     }
 }
 
@@ -298,7 +295,7 @@ impl GroupsState {
 impl ProcessPlace {
     /// Adds a process that was just started as the leader of a group.
     pub(crate) fn enter(self, pid: Pid) -> Member {
-        let mut state = self.groups.state();
+        let mut state = lock(&self.groups.state);
         state.entered += 1;
         let (entry, occupant) = (state.entered, self.occupant);
         let group = ProcessGroup { pid, entry, occupant, is_stopped: false };
@@ -329,7 +326,7 @@ impl Member {
 
 impl Drop for ProcessPlace {
     fn drop(&mut self) {
-        let mut state = self.groups.state();
+        let mut state = lock(&self.groups.state);
         state.slots[self.worker] = GroupSlot::Free;
         state.recalled.take_if(|recalled| *recalled == self.worker);
         drop(state);

@@ -16,6 +16,7 @@ use crate::execute::held::slot::{
     Commits, EARLIER, HeldFile, HeldFolder, HeldSlot, MOST_BYTES, NEW, remove_committed,
 };
 use crate::exit;
+use crate::locking::lock;
 use crate::output::joblog::Existing;
 use crate::output::outcome::{CommitMark, JobOutcome};
 use crate::output::place::{check_folder, parent};
@@ -220,10 +221,6 @@ impl EarlierOutcomes {
         }
         Ok(commits)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().expect("nothing panics with the lock held")
 }
 
 fn occurrence(job: &Job) -> u64 {

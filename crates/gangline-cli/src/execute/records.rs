@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use crate::args::printing::RecordFields;
 use crate::execute::done_places::DonePlaces;
 use crate::execute::process::OutputStream;
+use crate::locking::lock;
 use crate::output::outcome::{JobOutcome, Printed};
 use crate::output::record::{DoneRecord, Record};
 use crate::output::terminal::Terminal;
@@ -117,7 +118,7 @@ impl Records {
     /// The places of records, if they are printed in input order and include jobs of an earlier run.
     fn places(&self) -> Option<MutexGuard<'_, DonePlaces>> {
         let done = self.done.as_ref().filter(|_| self.order == Order::Input)?;
-        Some(done.lock().expect("nothing panics with the lock held"))
+        Some(lock(&done))
     }
 }
 

@@ -1,9 +1,10 @@
 //! Decides which failed jobs are tried again, and on which slot.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 use crate::execute::job_runner::ListFailure;
+use crate::locking::lock;
 use crate::output::capture::Captured;
 use crate::output::cut_off::CutOff;
 use crate::output::outcome::{JobOutcome, NextAttempt};
@@ -46,13 +47,13 @@ impl JobRetries {
 
     /// Whether the job has had an attempt.
     pub(crate) fn knows(&self, number: u64) -> bool {
-        self.failed().contains_key(&number)
+        lock(&self.failed).contains_key(&number)
     }
 
     /// Whether a job waits for another attempt that this slot may make. Then the slot must not wait for the jobs to
     /// end: if every such slot did, the job would never end.
     pub(crate) fn are_waiting_for(&self, slot: usize) -> bool {
-        self.failed().values().any(|failed| match failed.waits_for {
+        lock(&self.failed).values().any(|failed| match failed.waits_for {
             Some(RetrySlot::Only(only)) => only == slot,
             Some(RetrySlot::NotThat(other)) => other != slot,
             None => false,
@@ -61,7 +62,7 @@ impl JobRetries {
 
     /// The number of the next attempt at a job. The library does not count the parts of a list.
     pub(crate) fn next_attempt(&self, number: u64) -> u32 {
-        self.failed().get_mut(&number).map_or(1, |failed| {
+        lock(&self.failed).get_mut(&number).map_or(1, |failed| {
             failed.waits_for = None;
             failed.spent + 1
         })
@@ -71,7 +72,7 @@ impl JobRetries {
     /// only when it was.
     pub(crate) fn leave(&self, outcome: JobOutcome, whole: ListFailure) {
         let spent = outcome.attempts - u32::from(whole != ListFailure::Died);
-        note(&mut self.failed(), &Arc::new(outcome), spent);
+        note(&mut lock(&self.failed), &Arc::new(outcome), spent);
     }
 
     /// Decides what follows an attempt that failed, in a run that goes on.
@@ -80,7 +81,7 @@ impl JobRetries {
         if result.is_final() {
             return NextAttempt::Nothing;
         }
-        let mut failed = self.failed();
+        let mut failed = lock(&self.failed);
         let job = note(&mut failed, outcome, *attempts);
         let is_allowed = *attempts <= self.most;
         let (next, waits_for) = match result.blames_worker() {
@@ -96,44 +97,36 @@ impl JobRetries {
 
     /// Forgets a job, since its last attempt has ended.
     pub(crate) fn forget(&self, number: u64) {
-        self.failed().remove(&number);
+        lock(&self.failed).remove(&number);
     }
 
     /// Makes no further attempt at a job, since the run is ending. Returns the outcome of the last attempt.
     pub(crate) fn cut_off(&self, number: u64) -> Arc<JobOutcome> {
-        let failed = self.failed().remove(&number);
+        let failed = lock(&self.failed).remove(&number);
         let outcome = failed.expect("a job that is tried again has failed").outcome;
-        self.all_cut_off().insert(number, outcome.attempts);
+        lock(&self.cut_off).insert(number, outcome.attempts);
         outcome
     }
 
     /// A job that was taken when the run was ending has had no attempt.
     pub(crate) fn never_started(&self, number: u64) {
-        self.all_cut_off().insert(number, 0);
+        lock(&self.cut_off).insert(number, 0);
     }
 
     /// Takes the jobs that were cut off.
     pub(crate) fn take_cut_off(&self) -> CutOff {
-        std::mem::take(&mut *self.all_cut_off())
+        std::mem::take(&mut *lock(&self.cut_off))
     }
 
     /// Takes the output that earlier attempts at a job could not print before its turn.
     pub(crate) fn take_unshown(&self, number: u64) -> [Captured; 2] {
-        let failed = self.failed();
+        let failed = lock(&self.failed);
         failed.get(&number).map_or_else(Default::default, |failed| {
             let mut printed = failed.outcome.printed.lock();
             std::mem::take(
                 &mut printed.as_mut().expect("nothing panics with the lock held").unshown,
             )
         })
-    }
-
-    fn all_cut_off(&self) -> MutexGuard<'_, CutOff> {
-        self.cut_off.lock().expect("nothing panics with the lock held")
-    }
-
-    fn failed(&self) -> MutexGuard<'_, HashMap<u64, FailedJob>> {
-        self.failed.lock().expect("nothing panics with the lock held")
     }
 }
 

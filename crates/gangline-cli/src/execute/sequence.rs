@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
+use crate::locking::lock;
+
 /// Lets lanes write in the order of job numbers. Each lane's own outputs are ordered.
 #[derive(Clone)]
 pub(crate) struct Turns {
@@ -60,7 +62,7 @@ impl Turns {
     }
 
     fn lanes(&self) -> MutexGuard<'_, Vec<OpenNumbers>> {
-        self.sequence.lanes.lock().expect("nothing panics with the lock held")
+        lock(&self.sequence.lanes)
     }
 }
 

@@ -5,7 +5,7 @@ use std::env;
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use crate::args::halt::{HaltAction, Tally};
@@ -15,6 +15,7 @@ use crate::execute::brake::Brake;
 use crate::execute::groups::Groups;
 use crate::execute::process::ProcessEnd;
 use crate::exit;
+use crate::locking::lock;
 use crate::output::early_end::EarlyEnd;
 use crate::output::joblog::JobLog;
 use crate::output::outcome::{JobOutcome, JobResult, Printed};
@@ -93,7 +94,7 @@ impl SharedRun {
 
     /// Counts the outcome of a job, and returns its effect on other jobs.
     pub(crate) fn count_outcome(&self, outcome: &JobOutcome) -> HaltAction {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         match &outcome.result {
             result if result.is_ok() => state.tally.ok += 1,
             // The job did not cause it.
@@ -121,7 +122,7 @@ impl SharedRun {
     }
 
     fn keep(&self, outcome: &JobOutcome) {
-        let mut printed = outcome.printed.lock().expect("nothing panics with the lock held");
+        let mut printed = lock(&outcome.printed);
         let logged = self.joblog.as_ref().map(|log| log.write(outcome, printed.received));
         let write = |place: &ResultPlace| {
             place.write(&Summary::of(outcome).text()?, [&printed.stdout, &printed.stderr])
@@ -182,12 +183,12 @@ impl SharedRun {
 
     /// A failure that is not a job's; the first one counts.
     pub(crate) fn fail(&self, error: CliError) {
-        self.state().error.get_or_insert(error);
+        lock(&self.state).error.get_or_insert(error);
     }
 
     /// One of the lanes has this number of jobs.
     pub(crate) fn count(&self, jobs: u64, lanes: usize) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.counted_lanes += 1;
         state.counted_jobs += jobs;
         if state.counted_lanes == lanes {
@@ -197,38 +198,34 @@ impl SharedRun {
 
     /// Whether the outcomes of jobs have ended the run.
     pub(crate) fn is_halted(&self) -> bool {
-        self.state().halted_after.is_some()
+        lock(&self.state).halted_after.is_some()
     }
 
     /// The jobs that were ended with the run, and what ended it.
     pub(crate) fn early_end(&self) -> EarlyEnd {
-        let state = self.state();
+        let state = lock(&self.state);
         let halt = state.halted_after.map(|job| (self.rules.halt.to_string(), job));
         EarlyEnd { halt, ended: state.ended.clone() }
     }
 
     /// Records that a warm worker was killed while it ended.
     pub(crate) fn cut_off_end(&self) {
-        self.state().has_cut_off_end = true;
+        lock(&self.state).has_cut_off_end = true;
     }
 
     pub(crate) fn has_cut_off_end(&self) -> bool {
-        self.state().has_cut_off_end
+        lock(&self.state).has_cut_off_end
     }
 
     pub(crate) fn has_failed(&self) -> bool {
-        self.state().error.is_some()
+        lock(&self.state).error.is_some()
     }
 
     pub(crate) fn take_error(&self) -> Option<CliError> {
-        self.state().error.take()
+        lock(&self.state).error.take()
     }
 
     pub(crate) fn tally(&self) -> Tally {
-        self.state().tally
-    }
-
-    fn state(&self) -> MutexGuard<'_, SharedState> {
-        self.state.lock().expect("nothing panics with the lock held")
+        lock(&self.state).tally
     }
 }

@@ -1,7 +1,9 @@
 //! The starts of warm workers that failed: whether another one can help, and whether messages have said why.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::Mutex;
+
+use crate::locking::lock;
 
 /// What is known from the starts of all slots.
 #[derive(Debug, Default)]
@@ -68,7 +70,7 @@ impl StartVerdict {
 
 impl StartHistory {
     pub(super) fn got_ready(&self, command: &str) {
-        let mut known = self.known();
+        let mut known = lock(&self.0);
         if !known.ready.contains(command) {
             known.ready.insert(command.to_owned());
         }
@@ -76,12 +78,12 @@ impl StartHistory {
 
     /// Whether the command is no worker, as a start on another slot has shown.
     pub(super) fn is_hopeless(&self, command: &str) -> bool {
-        self.known().hopeless.contains(command)
+        lock(&self.0).hopeless.contains(command)
     }
 
     /// Notes why a slot is given up. Returns whether no slot was given up for that reason before.
     pub(super) fn gives_up(&self, why: &str) -> bool {
-        self.known().given_up.insert(why.to_owned())
+        lock(&self.0).given_up.insert(why.to_owned())
     }
 
     /// Judges a start that failed. Of a command that was once a worker, no failure is final.
@@ -91,7 +93,7 @@ impl StartHistory {
         fault: StartFault,
         failed: &FailedStart,
     ) -> StartVerdict {
-        let mut known = self.known();
+        let mut known = lock(&self.0);
         let is_repeated = on.before == Some(failed) || on.is_alike && known.told.contains(failed);
         let is_told = !known.told.insert(failed.clone());
         let is_wrong = match fault {
@@ -107,10 +109,6 @@ impl StartHistory {
             return StartVerdict::HOPELESS;
         }
         StartVerdict { is_final, is_told, is_hopeless: false }
-    }
-
-    fn known(&self) -> MutexGuard<'_, KnownStarts> {
-        self.0.lock().expect("nothing panics with the lock held")
     }
 }
 

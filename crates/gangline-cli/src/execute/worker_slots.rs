@@ -1,10 +1,11 @@
 //! The warm workers of a lane, by slot.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex};
 
 use crate::execute::conversation::Conversation;
 use crate::execute::protocol::MessageForm;
 use crate::execute::start_history::{FailedStart, StartVerdict};
+use crate::locking::lock;
 use crate::output::capture::Spill;
 
 /// The workers, each with its slot. A slot that is given up takes no more jobs; its producer shares another
@@ -66,7 +67,7 @@ impl WorkerSlots {
     /// Waits for the worker of a slot, or for any other worker if the slot is given up, away or to be avoided. Returns
     /// `None` if all slots are given up.
     pub(super) fn take(&self, slot: usize, avoided: Option<usize>) -> Option<(usize, SlotWorker)> {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         loop {
             let slots = &state.slots;
             let is_here = |index: usize| {
@@ -96,14 +97,14 @@ impl WorkerSlots {
 
     /// Calls `at` with the worker of a slot. Returns `None` if the worker is taken, or the slot given up.
     pub(super) fn look<T>(&self, slot: usize, at: impl FnOnce(&SlotWorker) -> T) -> Option<T> {
-        match &self.state().slots[slot] {
+        match &lock(&self.state).slots[slot] {
             WorkerSlot::Free(worker) => Some(at(worker)),
             WorkerSlot::Taken | WorkerSlot::GivenUp => None,
         }
     }
 
     pub(super) fn give_back(&self, index: usize, worker: SlotWorker) -> Fate {
-        self.state().slots[index] = WorkerSlot::Free(worker);
+        lock(&self.state).slots[index] = WorkerSlot::Free(worker);
         self.changed.notify_all();
         Fate::GoesOn
     }
@@ -111,7 +112,7 @@ impl WorkerSlots {
     /// Waits until the worker of a slot is free, and takes it away to be replaced. Returns `None` if the slot is given
     /// up.
     pub(super) fn send_away(&self, slot: usize) -> Option<SlotWorker> {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         // No further list takes this worker, so the wait ends with the list that it has.
         state.away = Some(slot);
         self.changed.notify_all();
@@ -127,7 +128,7 @@ impl WorkerSlots {
 
     /// Puts the new worker into a slot that was away.
     pub(super) fn come_back(&self, slot: usize, worker: SlotWorker) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.slots[slot] = WorkerSlot::Free(worker);
         state.away = None;
         drop(state);
@@ -136,7 +137,7 @@ impl WorkerSlots {
 
     /// Gives up a slot. Returns the number of slots that are left.
     pub(super) fn give_up(&self, index: usize) -> usize {
-        self.state().slots[index] = WorkerSlot::GivenUp;
+        lock(&self.state).slots[index] = WorkerSlot::GivenUp;
         self.changed.notify_all();
         self.left()
     }
@@ -144,19 +145,15 @@ impl WorkerSlots {
     /// The number of slots that are not given up.
     pub(super) fn left(&self) -> usize {
         let is_left = |slot: &&WorkerSlot| !matches!(slot, WorkerSlot::GivenUp);
-        self.state().slots.iter().filter(is_left).count()
+        lock(&self.state).slots.iter().filter(is_left).count()
     }
 
     /// The worker of a slot, which is no longer used.
     pub(super) fn leave(&self, slot: usize) -> Option<SlotWorker> {
-        match std::mem::replace(&mut self.state().slots[slot], WorkerSlot::GivenUp) {
+        match std::mem::replace(&mut lock(&self.state).slots[slot], WorkerSlot::GivenUp) {
             WorkerSlot::Free(worker) => Some(worker),
             WorkerSlot::Taken | WorkerSlot::GivenUp => None,
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, SlotStates> {
-        self.state.lock().expect("nothing panics with the lock held")
     }
 }
 

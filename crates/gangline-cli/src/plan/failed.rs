@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::fmt;
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use thiserror::Error;
 
 use crate::error::{CliError, Context};
 use crate::exit;
@@ -15,7 +16,8 @@ use crate::plan::program;
 use crate::plan::template::{Template, is_plain};
 
 /// Why a log does not say which commands to run again.
-#[derive(Debug)]
+#[derive(Debug, Error)]
+#[error("line {line} of the log {} {problem}", path.display())]
 struct LogError {
     path: PathBuf,
     /// Counted from 1.
@@ -23,13 +25,26 @@ struct LogError {
     problem: LogProblem,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Error)]
 enum LogProblem {
     /// The first line has the columns of GNU parallel alone, or others.
+    #[error(
+        "does not have the columns of gangline: only the commands of its own logs can be run again, as \
+         those of GNU parallel are for a shell"
+    )]
     OtherColumns,
+    #[error("is not that of a job")]
     NotAJob,
     /// The command has something outside of quotes that `--joblog` quotes.
+    #[error(
+        "has no command that can be run again: warm workers have none for one input; use --journal FILE \
+         --resume-failed"
+    )]
     NotACommand,
+    #[error(
+        "is of a job on GPU {0}, and its command may name it, while another slot may be free now; use \
+         --journal FILE --resume-failed"
+    )]
     HadGpus(String),
 }
 
@@ -154,31 +169,6 @@ fn unescaped<'a>(mut text: &'a [u8], word: &mut Vec<u8>) -> Option<&'a [u8]> {
         text = rest;
     }
 }
-
-impl fmt::Display for LogError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let LogError { path, line, problem } = self;
-        write!(f, "line {line} of the log {} ", path.display())?;
-        match problem {
-            LogProblem::OtherColumns => f.write_str(
-                "does not have the columns of gangline: only the commands of its own logs can be run again, as \
-                 those of GNU parallel are for a shell",
-            ),
-            LogProblem::NotAJob => f.write_str("is not that of a job"),
-            LogProblem::NotACommand => f.write_str(
-                "has no command that can be run again: warm workers have none for one input; use --journal FILE \
-                 --resume-failed",
-            ),
-            LogProblem::HadGpus(gpus) => write!(
-                f,
-                "is of a job on GPU {gpus}, and its command may name it, while another slot may be free now; use \
-                 --journal FILE --resume-failed"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for LogError {}
 
 #[cfg(test)]
 mod tests {

@@ -2,11 +2,12 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use crate::bell::PipeBell;
+use crate::locking::lock;
 use crate::plan::heads::Heads;
 
 /// Lets jobs start while it is open, and reports when all started jobs have ended.
@@ -86,7 +87,7 @@ impl Turn {
     /// every started job has ended, since a refused job ends the run. If the first has started, so do the others: it
     /// could not end before them. So they do at a closed gate if a started job needs their slot to end.
     pub(crate) fn start_list(&self, first: &Turn, needs_slot: &dyn Fn() -> bool) -> Admission {
-        let mut state = self.gate.state();
+        let mut state = lock(&self.gate.state);
         loop {
             match state.passage {
                 _ if !self.is_waiting(&state) => return Admission::Started,
@@ -123,7 +124,7 @@ impl Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        let mut state = self.gate.state();
+        let mut state = lock(&self.gate.state);
         if let Ok(at) = state.waiting.binary_search(&self.place) {
             state.waiting.remove(at);
             // The turn in which the reader finds no job has no number.
@@ -173,7 +174,7 @@ impl Gate {
 
     /// Waits until another job is wanted; returns `None` if none ever will be.
     pub(crate) fn next_turn(self: &Arc<Self>) -> Option<Arc<Turn>> {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         while state.passage.may_start() && state.waiting.len() >= self.most_waiting {
             state = self.changed.wait(state).expect("nothing panics with the lock held");
         }
@@ -192,40 +193,40 @@ impl Gate {
     /// The library drops such a job on the thread that reads jobs, which calls this method, while the gate is open. A
     /// run that is ending drops jobs too, but behind a closed gate or on other threads.
     pub(crate) fn has_left_out(&self, place: u64) -> bool {
-        let state = self.state();
+        let state = lock(&self.state);
         state.passage.may_start() && state.left_out == Some((place, thread::current().id()))
     }
 
     /// There is no further job.
     pub(crate) fn exhaust(&self) {
-        self.state().is_exhausted = true;
+        lock(&self.state).is_exhausted = true;
     }
 
     /// Whether all jobs were read, and all of those were started.
     pub(crate) fn has_started_all(&self) -> bool {
-        let state = self.state();
+        let state = lock(&self.state);
         state.is_exhausted && !state.has_refused && state.waiting.is_empty()
     }
 
     /// Waits while no job may start yet. Returns whether jobs may start now.
     pub(crate) fn opened(&self) -> bool {
         let is_shut = |state: &mut GateState| state.passage == Passage::Shut;
-        let state = self.changed.wait_while(self.state(), is_shut);
+        let state = self.changed.wait_while(lock(&self.state), is_shut);
         state.expect("nothing panics with the lock held").passage == Passage::Open
     }
 
     /// Whether jobs may start, now or later.
     pub(crate) fn is_wanted(&self) -> bool {
-        self.state().passage.may_start()
+        lock(&self.state).passage.may_start()
     }
 
     pub(crate) fn nudges(&self) -> u64 {
-        self.state().nudges
+        lock(&self.state).nudges
     }
 
     /// Makes a job that is held back look again.
     pub(crate) fn nudge(&self) {
-        self.state().nudges += 1;
+        lock(&self.state).nudges += 1;
         self.changed.notify_all();
     }
 
@@ -234,7 +235,7 @@ impl Gate {
     pub(crate) fn rest_until_nudged(&self, seen: u64, time: Duration) -> bool {
         let is_quiet =
             |state: &mut GateState| state.passage == Passage::Open && state.nudges == seen;
-        let waited = self.changed.wait_timeout_while(self.state(), time, is_quiet);
+        let waited = self.changed.wait_timeout_while(lock(&self.state), time, is_quiet);
         let (state, _) = waited.expect("nothing panics with the lock held");
         state.passage == Passage::Open
     }
@@ -244,7 +245,7 @@ impl Gate {
     pub(crate) fn drain(&self) -> bool {
         let is_left = |state: &GateState| state.started > state.ended || state.waiting.len() > 1;
         let is_busy = |state: &mut GateState| state.passage.may_start() && is_left(state);
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.is_draining = true;
         let state = self.ended.wait_while(state, is_busy);
         state.expect("nothing panics with the lock held").passage.may_start()
@@ -252,7 +253,7 @@ impl Gate {
 
     /// Opens the gate, unless it is closed for good.
     pub(crate) fn open(&self) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         if state.passage == Passage::Shut {
             state.passage = Passage::Open;
         }
@@ -261,7 +262,7 @@ impl Gate {
 
     /// A started job has ended, and its output was written.
     pub(crate) fn end(&self) -> Rest {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.ended += 1;
         if state.is_draining {
             self.ended.notify_all();
@@ -271,7 +272,7 @@ impl Gate {
 
     /// Lets no further job start.
     pub(crate) fn close(&self) -> Rest {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         if state.passage.may_start() {
             state.passage = Passage::Closed;
         }
@@ -283,7 +284,7 @@ impl Gate {
 
     /// Lets no further job start, and waits for none: the run has failed.
     pub(crate) fn abandon(&self) {
-        self.state().passage = Passage::Abandoned;
+        lock(&self.state).passage = Passage::Abandoned;
         self.closing.ring();
         self.changed.notify_all();
         self.ended.notify_all();
@@ -292,7 +293,7 @@ impl Gate {
     /// Waits up to `time`, or until the gate closes. Returns whether it is still open.
     pub(crate) fn pause(&self, time: Duration) -> bool {
         let is_open = |state: &mut GateState| state.passage == Passage::Open;
-        let waited = self.changed.wait_timeout_while(self.state(), time, is_open);
+        let waited = self.changed.wait_timeout_while(lock(&self.state), time, is_open);
         let (state, _) = waited.expect("nothing panics with the lock held");
         state.passage == Passage::Open
     }
@@ -302,10 +303,6 @@ impl Gate {
             true => Rest::Some,
             false => Rest::None,
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, GateState> {
-        self.state.lock().expect("nothing panics with the lock held")
     }
 }
 

@@ -1,7 +1,9 @@
 //! The order in which running jobs may print their lines.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::Mutex;
+
+use crate::locking::lock;
 
 /// The jobs that were read and are not completely printed, by number. The first prints while it runs.
 #[derive(Debug, Default)]
@@ -10,30 +12,26 @@ pub(crate) struct Heads(Mutex<BTreeMap<u64, Option<usize>>>);
 impl Heads {
     /// A job was read. Jobs are added in the order of their numbers.
     pub(crate) fn add(&self, number: u64) {
-        self.jobs().insert(number, None);
+        lock(&self.0).insert(number, None);
     }
 
     /// A job runs on this slot.
     pub(crate) fn starts(&self, number: u64, worker: usize) {
-        if let Some(slot) = self.jobs().get_mut(&number) {
+        if let Some(slot) = lock(&self.0).get_mut(&number) {
             *slot = Some(worker);
         }
     }
 
     pub(crate) fn is_first(&self, number: u64) -> bool {
-        self.jobs().first_key_value().is_some_and(|(first, _)| *first == number)
+        lock(&self.0).first_key_value().is_some_and(|(first, _)| *first == number)
     }
 
     /// The output of a job is complete, or will never come. Returns the slot of the job that is first now, if
     /// it runs.
     pub(crate) fn remove(&self, number: u64) -> Option<usize> {
-        let mut jobs = self.jobs();
+        let mut jobs = lock(&self.0);
         jobs.remove(&number);
         jobs.first_key_value().and_then(|(_, worker)| *worker)
-    }
-
-    fn jobs(&self) -> MutexGuard<'_, BTreeMap<u64, Option<usize>>> {
-        self.0.lock().expect("nothing panics with the lock held")
     }
 }
 

@@ -1,10 +1,11 @@
 //! Job files: each line is a command.
 
 use std::ffi::{OsStr, OsString};
-use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use thiserror::Error;
 
 use crate::plain::Plain;
 use crate::plan::gate::Gate;
@@ -40,19 +41,29 @@ enum Kinds {
 }
 
 /// Why a file is not a job file.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub(crate) enum JobFileError {
+    #[error(transparent)]
     Input(InputError),
-    Line { path: PathBuf, line: u64, problem: LineProblem },
+    #[error("line {line} of {} is not a command", path.display())]
+    Line { path: PathBuf, line: u64, source: LineProblem },
 }
 
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub(crate) enum LineProblem {
-    /// An unclosed quote, or a backslash at the end.
+    /// Or a backslash at the end.
+    #[error("a quote is not closed")]
     Quotes,
     /// A pipe, a redirection or the like.
+    #[error(
+        "no shell runs it, so {} would be an argument: quote it, or run lines of the shell with \
+         --input FILE -- sh -c",
+        Plain(&String::from_utf8_lossy(.0))
+    )]
     Operator(Vec<u8>),
+    #[error("{0}")]
     Template(TemplateError),
+    #[error("{0}")]
     Program(NoProgram),
 }
 
@@ -117,10 +128,10 @@ impl JobFile {
                 Ok(text) => text,
                 Err(error) => return Some(Err(JobFileError::Input(error))),
             };
-            let command = parse(&text, &marks).map_err(|problem| JobFileError::Line {
+            let command = parse(&text, &marks).map_err(|source| JobFileError::Line {
                 path: path.clone(),
                 line,
-                problem,
+                source,
             });
             command.transpose().map(|command| {
                 number += 1;
@@ -172,44 +183,3 @@ impl JobFileError {
         }
     }
 }
-
-impl fmt::Display for JobFileError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            JobFileError::Input(error) => error.fmt(f),
-            JobFileError::Line { path, line, .. } => {
-                write!(f, "line {line} of {} is not a command", path.display())
-            }
-        }
-    }
-}
-
-impl std::error::Error for JobFileError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            JobFileError::Input(error) => error.source(),
-            JobFileError::Line { problem, .. } => Some(problem),
-        }
-    }
-}
-
-impl fmt::Display for LineProblem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            LineProblem::Quotes => f.write_str("a quote is not closed"),
-            LineProblem::Operator(operator) => {
-                let operator = String::from_utf8_lossy(operator);
-                write!(
-                    f,
-                    "no shell runs it, so {} would be an argument: quote it, or run lines of the shell with \
-                     --input FILE -- sh -c",
-                    Plain(&operator)
-                )
-            }
-            LineProblem::Template(error) => error.fmt(f),
-            LineProblem::Program(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for LineProblem {}

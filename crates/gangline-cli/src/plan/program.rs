@@ -2,40 +2,46 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::fmt;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use thiserror::Error;
+
 use crate::plan::template::quoted;
 
 /// A program that cannot be one.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct NoProgram {
-    program: OsString,
-    why: Unusable,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Unusable {
-    HasBlanks,
-    IsKeyword,
-    IsFunction,
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub(crate) enum NoProgram {
+    #[error(
+        "there is no program {}: write its arguments as words of their own, without quotes around \
+         the command, or run a command of the shell with --shell",
+        quoted(.0)
+    )]
+    HasBlanks(OsString),
+    #[error("{} is a word of the shell and no program: use --shell, as in {AS_IN}", quoted(.0))]
+    IsKeyword(OsString),
+    #[error(
+        "{} is a function of bash and no program: run it with bash -c '{} \"$@\"' bash {{}}",
+        quoted(.0),
+        .0.display()
+    )]
+    IsFunction(OsString),
 }
 
 /// Refuses a program that does not exist but would mean something to a shell.
 pub(crate) fn check(program: &OsStr) -> Result<(), NoProgram> {
     let why = if program.as_bytes().iter().any(u8::is_ascii_whitespace) {
-        Unusable::HasBlanks
+        NoProgram::HasBlanks
     } else if KEYWORDS.iter().any(|keyword| program == *keyword) {
-        Unusable::IsKeyword
+        NoProgram::IsKeyword
     } else if env::var_os(function(program)).is_some() {
-        Unusable::IsFunction
+        NoProgram::IsFunction
     } else {
         return Ok(());
     };
-    if exists(program) { Ok(()) } else { Err(NoProgram { program: program.to_owned(), why }) }
+    if exists(program) { Ok(()) } else { Err(why(program.to_owned())) }
 }
 
 /// What only a shell knows.
@@ -182,34 +188,7 @@ fn unquoted_words(line: &[u8]) -> Vec<Vec<u8>> {
     words
 }
 
-impl fmt::Display for NoProgram {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let program = quoted(&self.program);
-        match self.why {
-            Unusable::HasBlanks => write!(
-                f,
-                "there is no program {program}: write its arguments as words of their own, without quotes around \
-                 the command, or run a command of the shell with --shell"
-            ),
-            Unusable::IsKeyword => {
-                write!(
-                    f,
-                    "{program} is a word of the shell and no program: use --shell, as in {AS_IN}"
-                )
-            }
-            Unusable::IsFunction => write!(
-                f,
-                "{program} is a function of bash and no program: run it with \
-                 bash -c '{} \"$@\"' bash {{}}",
-                self.program.to_string_lossy()
-            ),
-        }
-    }
-}
-
 const AS_IN: &str = "--shell 'cd \"$1\" && make'";
-
-impl std::error::Error for NoProgram {}
 
 #[cfg(test)]
 mod tests {

@@ -5,8 +5,9 @@ pub(crate) mod laws;
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
-use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+use thiserror::Error;
 
 use crate::plan::mark::{GpuMark, Mark, Marks, Part, Which, parts};
 use crate::plan::path::PathForm;
@@ -66,13 +67,22 @@ pub(crate) struct CommandWords {
 }
 
 /// Why words are not a command.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(crate) enum TemplateError {
     /// They have no program.
+    #[error(
+        "there is no command to run; to run each input as a command of the shell, write -- sh -c"
+    )]
     Empty,
-    /// The program's name has a mark.
+    #[error(
+        "the program's name {} has a mark in it, or an unknown one: the program must be the same for \
+         all jobs; put marks into its arguments, and for a command of the shell in quotes use --shell",
+        quoted(.0)
+    )]
     MarkedProgram(OsString),
+    #[error("{0}")]
     Unknown(Unknown),
+    #[error("the word {} contains a NUL, which cannot be passed to a program", quoted(.0))]
     Nul(OsString),
 }
 
@@ -397,29 +407,3 @@ fn variable(word: &OsStr) -> Option<(&OsStr, &OsStr)> {
         && name.first().is_some_and(|first| !first.is_ascii_digit());
     is_name.then(|| (OsStr::from_bytes(name), OsStr::from_bytes(&value[1..])))
 }
-
-impl fmt::Display for TemplateError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            TemplateError::Empty => f.write_str(
-                "there is no command to run; to run each input as a command of the shell, write -- sh -c",
-            ),
-            TemplateError::MarkedProgram(program) => write!(
-                f,
-                "the program's name {} has a mark in it, or an unknown one: the program must be the same for \
-                 all jobs; put marks into its arguments, and for a command of the shell in quotes use --shell",
-                quoted(program)
-            ),
-            TemplateError::Unknown(unknown) => unknown.fmt(f),
-            TemplateError::Nul(word) => {
-                write!(
-                    f,
-                    "the word {} contains a NUL, which cannot be passed to a program",
-                    quoted(word)
-                )
-            }
-        }
-    }
-}
-
-impl std::error::Error for TemplateError {}

@@ -1,11 +1,12 @@
 //! The way of an answer from the worker to its caller.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gangline::report::HumanDuration;
 
+use crate::locking::lock;
 use crate::serve::app::App;
 use crate::serve::open_count::{OpenCount, OpenGuard};
 use crate::serve::phase::ServerPhase;
@@ -75,11 +76,11 @@ impl AnswerDeliveries {
 
 impl UnansweredRequest {
     pub(crate) fn asked(&self, deliveries: &AnswerDeliveries) {
-        *self.state() = RequestState::Asked(deliveries.open.begin());
+        *lock(&self.0) = RequestState::Asked(deliveries.open.begin());
     }
 
     pub(crate) fn answered(&self) {
-        let mut state = self.state();
+        let mut state = lock(&self.0);
         *state = match std::mem::take(&mut *state) {
             RequestState::Asked(open) | RequestState::Answered(open) => {
                 RequestState::Answered(open)
@@ -90,7 +91,7 @@ impl UnansweredRequest {
 
     /// Some bytes are to be written. Returns whether they are of a request that has come.
     pub(crate) fn writing(&self, deliveries: &AnswerDeliveries) -> bool {
-        let mut state = self.state();
+        let mut state = lock(&self.0);
         let is_none = matches!(*state, RequestState::None);
         if is_none {
             *state = RequestState::Answered(deliveries.open.begin());
@@ -100,7 +101,7 @@ impl UnansweredRequest {
 
     /// All bytes are written.
     pub(crate) fn written(&self) {
-        let mut state = self.state();
+        let mut state = lock(&self.0);
         if matches!(*state, RequestState::Answered(_)) {
             *state = RequestState::None;
         }
@@ -108,10 +109,6 @@ impl UnansweredRequest {
 
     /// The connection has ended.
     pub(crate) fn gone(&self) {
-        *self.state() = RequestState::None;
-    }
-
-    fn state(&self) -> MutexGuard<'_, RequestState> {
-        self.0.lock().expect("nothing panics with the lock held")
+        *lock(&self.0) = RequestState::None;
     }
 }

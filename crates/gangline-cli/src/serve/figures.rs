@@ -1,7 +1,7 @@
 //! The figures of the server, for the page and for Prometheus.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
@@ -11,6 +11,8 @@ use metrics::{
 };
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 use serde_json::{Value, json};
+
+use crate::locking::lock;
 
 /// The figures of one server.
 pub(crate) struct ServerFigures {
@@ -111,7 +113,7 @@ impl ServerFigures {
 
     /// The quantiles of the latencies of this minute and the one before, in seconds. `null` without an answer.
     pub(crate) fn latencies(&self) -> Value {
-        let mut recent = self.recent();
+        let mut recent = lock(&self.recent);
         recent.turn();
         let mut all = recent.now.clone();
         // Both have the same bounds.
@@ -133,13 +135,9 @@ impl ServerFigures {
 
     /// The time after which a full queue should have places again, in whole seconds: the median latency of this minute.
     pub(crate) fn retry_after(&self) -> u64 {
-        let mut recent = self.recent();
+        let mut recent = lock(&self.recent);
         recent.turn();
         recent.now.value_at_quantile(0.5).div_ceil(1_000_000).clamp(1, 60)
-    }
-
-    fn recent(&self) -> MutexGuard<'_, RecentLatencies> {
-        self.recent.lock().expect("nothing panics with the lock held")
     }
 }
 
@@ -176,7 +174,7 @@ impl Visit<'_> {
         if status == StatusCode::OK {
             let took = self.begun.elapsed();
             histogram!(LATENCIES, "runner" => name.clone()).record(took);
-            let mut recent = self.figures.recent();
+            let mut recent = lock(&self.figures.recent);
             recent.turn();
             let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
             recent.now.saturating_record(micros.max(1));

@@ -10,6 +10,7 @@ use crc32fast::Hasher;
 use serde::{Deserialize, Serialize};
 
 use crate::execute::process::ProcessEnd;
+use crate::locking::lock;
 use crate::output::capture::{Captured, Spill};
 use crate::output::outcome::{JobOutcome, JobResult, Printed, StdoutForm};
 use crate::plan::job::Job;
@@ -45,7 +46,7 @@ pub(super) enum EntryEnd {
 
 /// The number of bytes of a job's output that are not printed yet.
 pub(super) fn output_length(outcome: &JobOutcome, showing: Output) -> u64 {
-    let printed = outcome.printed.lock().expect("nothing panics with the lock held");
+    let printed = lock(&outcome.printed);
     unprinted(&printed, showing).iter().map(|captured| captured.len()).sum()
 }
 
@@ -63,7 +64,7 @@ pub(super) fn write(
     outcome: &JobOutcome,
     showing: Output,
 ) -> io::Result<()> {
-    let printed = outcome.printed.lock().expect("nothing panics with the lock held");
+    let printed = lock(&outcome.printed);
     let [stdout, stderr] = unprinted(&printed, showing);
     let header = HeldHeader {
         key: Cow::Borrowed(&outcome.key),
