@@ -330,7 +330,7 @@ impl<T> Collector<T> {
     }
 
     /// Counts a time as written to the journal, and not as work of the consumer.
-    pub(crate) fn has_written(&mut self, took: Duration) {
+    pub(crate) fn note_written(&mut self, took: Duration) {
         self.time.journal += took;
     }
 

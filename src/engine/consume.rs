@@ -357,7 +357,7 @@ impl<R: Runner> Consumer<R> {
             .call(Hook::ConsumerFlush, None, flush)
             .map_err(|error| *error)
             .and_then(|()| Ok(journal_writer.commit()?));
-        self.collector.has_written(now() - since);
+        self.collector.note_written(now() - since);
         committed.map_err(|error| {
             self.journal_state = JournalState::Spoilt;
             let seq = self.collector.consumed();

@@ -17,7 +17,7 @@ use crate::journal::{ItemPlan, JournalError};
 use crate::observe::event::Event;
 use crate::policy::Verdict;
 use crate::run::Run;
-use crate::run::handover::feeder::Feeder;
+use crate::run::handover::feeder::{Feeder, PulledFrom};
 use crate::run::measures::{Measured, Measures, Rejected};
 use crate::run::no_output::NoOutput;
 
@@ -111,9 +111,9 @@ impl<I, T> Source<I, T> {
     /// Pulls the item that was polled, for which there is a permit, and gives it out, also if the run was told to stop
     /// while the stream was polled.
     pub(super) fn pull_polled<U>(&mut self, run: &Run<T, U>, feeder: &mut Feeder<T, U>) -> Pulled {
-        feeder.has_polled(true);
+        feeder.set_source(PulledFrom::Polled);
         let pulled = self.pull_some(run, feeder, 1);
-        feeder.has_polled(false);
+        feeder.set_source(PulledFrom::Source);
         pulled
     }
 

@@ -199,7 +199,7 @@ impl<I: Send + 'static, T: Send + 'static> Engine<I, T> {
         let earlier = CarriedOver { learned: producers.learned(), lost, away, starting };
         let (producers, description) = (producers.len(), self.told.description.clone());
         let event_log = Arc::new(EventLog::new(producers, description, self.told.detail));
-        event_log.has_settings(self.told.settings.clone());
+        event_log.set_settings(self.told.settings.clone());
         self.event_log = event_log.clone();
         self.report_start(&event_log, items);
         let shape = RunShape { order, producers, window, batching, kind };

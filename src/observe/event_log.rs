@@ -196,8 +196,8 @@ impl EventLog {
     }
 
     /// Adds where, when and how the run takes place.
-    pub(crate) fn has_settings(&self, settings: BTreeMap<String, String>) {
-        lock(&self.recorder).is_of(provenance_now(settings));
+    pub(crate) fn set_settings(&self, settings: BTreeMap<String, String>) {
+        lock(&self.recorder).set_provenance(provenance_now(settings));
     }
 
     pub(crate) fn elapsed(&self) -> Duration {

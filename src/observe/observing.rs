@@ -138,7 +138,7 @@ impl<'a> Dispatcher<'a> {
         self.batch.sort_by_key(|(at, _)| *at);
         // The recorder has the rare events already.
         self.batch.iter().for_each(|(at, event)| event.record(*at, &mut recorder));
-        recorder.is_counted(counted);
+        recorder.count_done_until(counted);
         drop(recorder);
         if !rare.is_empty() {
             self.batch.extend(rare);

@@ -68,7 +68,7 @@ impl Recorder {
     }
 
     /// Adds where, when and how the run takes place.
-    pub fn is_of(&mut self, provenance: Provenance) {
+    pub fn set_provenance(&mut self, provenance: Provenance) {
         self.so_far.provenance = provenance;
     }
 
@@ -123,7 +123,7 @@ impl Recorder {
     }
 
     /// States that later events report items done after `at`.
-    pub fn is_counted(&mut self, at: Duration) {
+    pub fn count_done_until(&mut self, at: Duration) {
         let at = nanos(at);
         self.done.count_until(at);
         (0..self.lanes.len()).for_each(|producer| self.end_replaced(producer, at));

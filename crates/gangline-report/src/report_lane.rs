@@ -70,7 +70,7 @@ impl ReportLane {
     }
 
     /// Records that a worker of a cluster has the seat.
-    pub(super) fn has_worker(&mut self, place: &str) {
+    pub(super) fn set_worker(&mut self, place: &str) {
         place.clone_into(&mut self.row.place);
         self.in_hand.is_of_worker = true;
     }

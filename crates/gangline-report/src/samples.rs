@@ -35,7 +35,7 @@ impl PlayedRun {
             ending: Ending::Finished,
             ..RunReport::default()
         };
-        recorder.is_of(Provenance {
+        recorder.set_provenance(Provenance {
             started: Some("2026-11-24T07:16:58Z".to_owned()),
             host: Some(HOSTILE.to_owned()),
             command: vec!["denoise".to_owned(), HOSTILE.to_owned()],

@@ -85,7 +85,7 @@ impl ProducerWatch {
         self.place.is_empty()
     }
 
-    pub(super) fn is_ready(&mut self, at: Duration) {
+    pub(super) fn set_ready(&mut self, at: Duration) {
         self.count_up_to(at);
         if matches!(self.doing, ShownActivity::Starting) {
             self.doing = ShownActivity::Waiting;
@@ -122,7 +122,7 @@ impl ProducerWatch {
     }
 
     /// The hook has counted this much of its time up to now as no work.
-    pub(super) fn has_paused(&mut self, at: Duration, took: Duration) {
+    pub(super) fn note_pause(&mut self, at: Duration, took: Duration) {
         self.count_up_to(at);
         self.busy = self.busy.saturating_sub(took);
         if let ShownActivity::Working(call) = &mut self.doing {
@@ -144,11 +144,11 @@ impl ProducerWatch {
     }
 
     /// Events were lost, possibly of this producer: its work is unknown until its next event.
-    pub(super) fn may_miss_events(&mut self) {
+    pub(super) fn note_missed_events(&mut self) {
         self.misses = Misses::Events;
     }
 
-    pub(super) fn is_out_of_use(&mut self, why: &str) {
+    pub(super) fn set_out_of_use(&mut self, why: &str) {
         self.out_of_use = Some(printable(why).into_owned());
     }
 

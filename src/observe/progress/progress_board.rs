@@ -115,7 +115,7 @@ impl ProgressBoard {
                 return self.fail(at, failure);
             }
             Event::EventsLost { .. } => {
-                self.producers.iter_mut().for_each(ProducerWatch::may_miss_events);
+                self.producers.iter_mut().for_each(ProducerWatch::note_missed_events);
             }
             Event::RunStarted { fallbacks, .. } => {
                 return (!fallbacks.is_empty())
@@ -246,14 +246,14 @@ impl ProgressBoard {
                 watch.starts(at, *item, key.as_ref(), *attempt);
             }
             Event::ItemFinished { item, .. } => watch.finishes(at, *item),
-            Event::HookPaused { took, .. } => watch.has_paused(at, *took),
+            Event::HookPaused { took, .. } => watch.note_pause(at, *took),
             Event::ProducerQuarantined { reason, .. } => {
                 return self.lose(*producer, "out of service", reason);
             }
             Event::ProducerAbandoned { .. } => {
                 return self.lose(*producer, "abandoned", "it did not return in time");
             }
-            _ => watch.is_ready(at),
+            _ => watch.set_ready(at),
         }
         None
     }
@@ -270,7 +270,7 @@ impl ProgressBoard {
     fn lose(&mut self, producer: usize, how: &str, why: &str) -> Option<String> {
         let watch = self.producers.get_mut(producer)?;
         let why = one_line(why);
-        watch.is_out_of_use(&format!("{how}: {why}"));
+        watch.set_out_of_use(&format!("{how}: {why}"));
         let message = format!("producer {producer} on {} is {how}: {why}", watch.place);
         Some(self.named(message))
     }

@@ -38,7 +38,7 @@ pub(crate) struct Feeder<I, T> {
 
 /// Where a feeder's next item comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum PulledFrom {
+pub(crate) enum PulledFrom {
     /// The stage before, where it counts already.
     Stage,
     /// An iterator or a stream that is to be pulled.
@@ -143,8 +143,8 @@ impl<I, T> Feeder<I, T> {
 
     /// Whether the next item has left its stream. Then a permit for it is [spent](Feeder::spend) although the feeder is
     /// to stop: the item would be lost.
-    pub(crate) fn has_polled(&mut self, has_polled: bool) {
-        self.from = if has_polled { PulledFrom::Polled } else { PulledFrom::Source };
+    pub(crate) fn set_source(&mut self, from: PulledFrom) {
+        self.from = from;
     }
 
     /// Uses a permit for the next item. Returns `false` without a permit at hand, while an item is held, or

@@ -149,7 +149,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
     }
 
     /// Records that the producer had nothing to do between `since` and now.
-    pub(super) fn has_waited(&mut self, lack: IdleReason, since: Instant) {
+    pub(super) fn note_wait(&mut self, lack: IdleReason, since: Instant) {
         self.waited.add(lack, now() - since);
         self.note_waits();
     }
@@ -204,7 +204,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
         }
         let lack = self.handover.lack(until);
         self.waited.for_retries += watch.end(sleep, lack, until);
-        self.has_waited(lack, sleep.since);
+        self.note_wait(lack, sleep.since);
     }
 
     /// Waits for an item. `None` if the producer is to leave.

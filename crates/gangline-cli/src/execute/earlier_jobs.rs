@@ -25,7 +25,7 @@ impl Watch for EarlierJobs {
 
     fn left_out(&self, job: &Job, occurrence: u64) {
         if let Some(held) = &self.held {
-            held.is_done(job, occurrence);
+            held.note_done(job, occurrence);
         }
         let Some(records) = &self.records else { return };
         let shared = &self.lanes.shared;

@@ -123,7 +123,7 @@ impl HeldOutputs {
     }
 
     /// The journal has this job, which is the given one of those with the same content.
-    pub(crate) fn is_done(&self, job: &Job, occurrence: u64) {
+    pub(crate) fn note_done(&self, job: &Job, occurrence: u64) {
         if let Some(found) = self.earlier().jobs.remove(&(job.key(), occurrence)) {
             found.commit.store(EARLIER, Ordering::Release);
         }

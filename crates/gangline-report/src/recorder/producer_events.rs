@@ -13,7 +13,7 @@ impl Recorder {
     pub fn worker_joined(&mut self, at: Duration, producer: usize, place: &str) {
         self.pass(at);
         let lane = self.lanes.get_mut(producer);
-        lane.into_iter().for_each(|lane| lane.has_worker(place));
+        lane.into_iter().for_each(|lane| lane.set_worker(place));
     }
 
     /// A worker of a cluster was lost. It had given no sign of life for `silent`.

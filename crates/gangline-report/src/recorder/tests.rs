@@ -189,7 +189,7 @@ fn a_steady_pace_is_a_flat_line() {
 #[test]
 fn items_after_a_pause_were_not_done_in_it() {
     let mut played = PlayedRun::new(1);
-    (1..=40).for_each(|look| played.recorder.is_counted(ms(50 * look)));
+    (1..=40).for_each(|look| played.recorder.count_done_until(ms(50 * look)));
     played.consume(2_050_000, 100);
     let items = played.end(2_050_000).throughput.items;
     let (last, before) = items.split_last_chunk::<2>().map(|(rest, last)| (last, rest)).unwrap();
@@ -275,7 +275,7 @@ fn a_timed_out_attempt_counts_up_to_its_timeout() {
     played.recorder.abandoned(micros(3_020), 0);
     // Earlier events arrive late.
     [8, 9].into_iter().for_each(|item| played.start(20, 0, item, 1));
-    played.recorder.is_counted(ms(4));
+    played.recorder.count_done_until(ms(4));
     // The end, which may still arrive, changes nothing.
     played.finish(4_500, 0, 8);
     let report = played.end(5_000);

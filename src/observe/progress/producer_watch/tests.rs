@@ -8,7 +8,7 @@ fn s(seconds: u64) -> Duration {
 fn an_item_is_named_while_it_is_worked_on() {
     let mut watch = ProducerWatch::new("cuda:0");
     assert_eq!(watch.doing(s(0), 60), "starting");
-    watch.is_ready(s(1));
+    watch.set_ready(s(1));
     assert_eq!(watch.doing(s(1), 60), "waiting");
     watch.starts(s(2), 7, None, 1);
     assert_eq!(watch.doing(s(5), 60), "item 7, 3.0 s");
@@ -45,7 +45,7 @@ fn unknown_time_counts_neither_as_work_nor_as_waiting() {
     watch.starts(s(0), 0, None, 1);
     watch.finishes(s(1), 0);
     watch.starts(s(1), 1, None, 1);
-    watch.may_miss_events();
+    watch.note_missed_events();
     assert_eq!(watch.doing(s(50), 60), "many items");
     assert_eq!(watch.busy(s(50)), (s(1), s(1)));
     watch.starts(s(100), 90, None, 1);
@@ -57,7 +57,7 @@ fn unknown_time_counts_neither_as_work_nor_as_waiting() {
 #[test]
 fn an_end_whose_beginning_was_lost_is_an_end() {
     let mut watch = ProducerWatch::new("cpu");
-    watch.may_miss_events();
+    watch.note_missed_events();
     watch.finishes(s(5), 0);
     assert_eq!((watch.doing(s(6), 60).as_str(), watch.items), ("waiting", 1));
 }
