@@ -60,8 +60,10 @@ pub mod closures {
 
 /// Pipelines in the making, between [`expand`](Pool::expand) and [`gather`](expansion::OpenPipeline::gather).
 pub mod expansion {
-    pub use crate::api::expand::{Expand, OpenPipeline};
-    pub use crate::api::gather::Gather;
+    pub use crate::api::expand::{Expand, ExpandFn, OpenPipeline, TryExpandFn};
+    pub use crate::api::gather::{Gather, GatherFn, GatherIntoFn, GatherResultsFn};
+    pub use crate::engine::expand::Unfold;
+    pub use crate::engine::gather::FoldParts;
 }
 
 /// GPUs: lists of them as Scipion writes them, and locks.
@@ -84,21 +86,19 @@ pub mod metrics {
     pub use crate::observe::metrics::Metrics;
 }
 
-/// The order of results, as a value and as a type.
+/// The orders of results, as types; [`Order`] is the value.
 pub mod order {
     pub use crate::api::pool::{CompletionOrder, InputOrder, OrderKind, RuntimeOrder};
-    pub use crate::base::Order;
 }
 
-/// Pipelines, their stages, and the failures of those.
+/// The stages of a [`Pipeline`], and their failures.
 pub mod pipeline {
-    pub use crate::api::pipeline::Pipeline;
     pub use crate::api::stage::{IntoStage, Stage, StageFailure};
 }
 
 /// Answers of a [`Service`] that are still to come.
 pub mod service {
-    pub use crate::api::service::{Background, Call, Full, Service, Ticket};
+    pub use crate::api::service::{Background, Call, Full, Ticket};
     pub use crate::api::service::{
         SendError, StreamOptions, StreamReceiver, StreamResult, StreamSender,
     };
@@ -112,15 +112,14 @@ pub mod process {
     pub use crate::backends::memory::shared_memory::SharedMemory;
     pub use crate::backends::process::fork_server::ForkServer;
     pub use crate::backends::process::processes::Processes;
-    pub use crate::backends::process::worker_entry::{AnyRecipe, worker_main};
+    pub use crate::backends::process::worker_entry::AnyRecipe;
     pub use crate::backends::remote::codec::{Codec, MessagePack, Postcard};
     pub use crate::backends::remote::recipe::Recipe;
 }
 
-/// Outputs as iterators, and inputs and outputs as streams of async code.
+/// [`Outputs`] that own what they come from, and inputs and outputs as streams of async code.
 pub mod stream {
     pub use crate::api::into_outputs::IntoOutputs;
-    pub use crate::api::outputs::Outputs;
     #[cfg(feature = "futures")]
     #[cfg_attr(docsrs, doc(cfg(feature = "futures")))]
     pub use crate::api::streams::{OutputsStream, RunStream};

@@ -4,7 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use super::gather::{Finished, Gather, Results, Whole};
+use super::gather::{Gather, GatherFn, GatherIntoFn, GatherResultsFn};
 use super::pipeline::Pipeline;
 use super::pool::{fallible, sound};
 use super::stage::{IntoStage, LineOf};
@@ -121,14 +121,14 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Pipeline<'h, R, S> {
     /// assert_eq!(letters, [3, 3]);
     /// # Ok::<(), gangline::BoxError>(())
     /// ```
-    pub fn expand<F, I>(self, expand: F) -> Expand<'h, R, S, Sound<F, I>>
+    pub fn expand<F, I>(self, expand: F) -> Expand<'h, R, S, ExpandFn<F, I>>
     where
         S::Output: Sync,
         F: Fn(&Arc<S::Output>) -> I + Send + Sync + 'static,
         I: IntoIterator<Item: Send> + 'static,
         I::IntoIter: Send + 'static,
     {
-        Expand::new(self.into_line(), Sound::new(expand))
+        Expand::new(self.into_line(), ExpandFn::new(expand))
     }
 
     /// [Expands](Pipeline::expand) outputs into parts that can fail: see [`Pool::try_expand`](crate::Pool::try_expand).
@@ -150,7 +150,7 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Pipeline<'h, R, S> {
     /// assert_eq!(seen, [5, 9]);
     /// # Ok::<(), gangline::BoxError>(())
     /// ```
-    pub fn try_expand<F, I, T, E>(self, expand: F) -> Expand<'h, R, S, Fallible<F, I>>
+    pub fn try_expand<F, I, T, E>(self, expand: F) -> Expand<'h, R, S, TryExpandFn<F, I>>
     where
         S::Output: Sync,
         F: Fn(&Arc<S::Output>) -> I + Send + Sync + 'static,
@@ -159,7 +159,7 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Pipeline<'h, R, S> {
         T: Send,
         E: Into<BoxError>,
     {
-        Expand::new(self.into_line(), Fallible::new(expand))
+        Expand::new(self.into_line(), TryExpandFn::new(expand))
     }
 }
 
@@ -229,13 +229,13 @@ where
     /// assert_eq!(sums.failures()[0].to_string(), "item 1, part 1 failed");
     /// # Ok::<(), gangline::BoxError>(())
     /// ```
-    pub fn gather<G, I, A>(self, init: I, add: A) -> Gather<'h, R, S, T, Whole<I, A>>
+    pub fn gather<G, I, A>(self, init: I, add: A) -> Gather<'h, R, S, T, GatherFn<I, A>>
     where
         G: Send + 'static,
         I: Fn(&T) -> G + Send + Sync + 'static,
         A: Fn(&mut G, &T, u64, S::Output) + Send + Sync + 'static,
     {
-        self.gathered(Whole { init, add }, AddOrder::OfStage)
+        self.gathered(GatherFn { init, add }, AddOrder::OfStage)
     }
 
     /// [Gathers](OpenPipeline::gather) parts, and has `finish` make the input of the next stage of the parent and what was
@@ -279,7 +279,7 @@ where
         init: I,
         add: A,
         finish: E,
-    ) -> Gather<'h, R, S, T, Finished<Whole<I, A>, E>>
+    ) -> Gather<'h, R, S, T, GatherIntoFn<GatherFn<I, A>, E>>
     where
         G: Send + 'static,
         N: Send + 'static,
@@ -287,7 +287,7 @@ where
         A: Fn(&mut G, &T, u64, S::Output) + Send + Sync + 'static,
         E: Fn(Arc<T>, G) -> N + Send + Sync + 'static,
     {
-        self.gathered(Finished { fold: Whole { init, add }, finish }, AddOrder::OfStage)
+        self.gathered(GatherIntoFn { fold: GatherFn { init, add }, finish }, AddOrder::OfStage)
     }
 
     /// [Gathers](OpenPipeline::gather) parts as they come, even behind ordered stages.
@@ -309,13 +309,13 @@ where
     /// assert_eq!(seen, [5, 14]);
     /// # Ok::<(), gangline::BoxError>(())
     /// ```
-    pub fn gather_unordered<G, I, A>(self, init: I, add: A) -> Gather<'h, R, S, T, Whole<I, A>>
+    pub fn gather_unordered<G, I, A>(self, init: I, add: A) -> Gather<'h, R, S, T, GatherFn<I, A>>
     where
         G: Send + 'static,
         I: Fn(&T) -> G + Send + Sync + 'static,
         A: Fn(&mut G, &T, u64, S::Output) + Send + Sync + 'static,
     {
-        self.gathered(Whole { init, add }, AddOrder::Completion)
+        self.gathered(GatherFn { init, add }, AddOrder::Completion)
     }
 
     /// [Gathers](OpenPipeline::gather) parts, with the failure of a part in the part's place.
@@ -341,14 +341,18 @@ where
     /// assert_eq!(parse.account().failed, 1);
     /// # Ok::<(), gangline::BoxError>(())
     /// ```
-    pub fn gather_results<G, I, A>(self, init: I, add: A) -> Gather<'h, R, S, T, Results<I, A>>
+    pub fn gather_results<G, I, A>(
+        self,
+        init: I,
+        add: A,
+    ) -> Gather<'h, R, S, T, GatherResultsFn<I, A>>
     where
         G: Send + 'static,
         I: Fn(&T) -> G + Send + Sync + 'static,
         A: Fn(&mut G, &T, u64, Result<S::Output, Error>) + Send + Sync + 'static,
     {
         self.expansion.gather_holes();
-        self.gathered(Results { init, add }, AddOrder::OfStage)
+        self.gathered(GatherResultsFn { init, add }, AddOrder::OfStage)
     }
 
     fn gathered<F>(self, fold: F, order: AddOrder) -> Gather<'h, R, S, T, F>
@@ -360,18 +364,18 @@ where
 }
 
 /// Expands by a closure that returns an iterator of parts.
-pub struct Sound<F, I> {
+pub struct ExpandFn<F, I> {
     expand: F,
     parts: PhantomData<fn() -> I>,
 }
 
-impl<F, I> Sound<F, I> {
+impl<F, I> ExpandFn<F, I> {
     pub(super) fn new(expand: F) -> Self {
-        Sound { expand, parts: PhantomData }
+        ExpandFn { expand, parts: PhantomData }
     }
 }
 
-impl<P, F, I> Unfold<P> for Sound<F, I>
+impl<P, F, I> Unfold<P> for ExpandFn<F, I>
 where
     F: Fn(&Arc<P>) -> I + Send + Sync + 'static,
     I: IntoIterator<Item: Send> + 'static,
@@ -391,18 +395,18 @@ where
 }
 
 /// Expands by a closure that returns an iterator of parts that can fail.
-pub struct Fallible<F, I> {
+pub struct TryExpandFn<F, I> {
     expand: F,
     parts: PhantomData<fn() -> I>,
 }
 
-impl<F, I> Fallible<F, I> {
+impl<F, I> TryExpandFn<F, I> {
     pub(super) fn new(expand: F) -> Self {
-        Fallible { expand, parts: PhantomData }
+        TryExpandFn { expand, parts: PhantomData }
     }
 }
 
-impl<P, F, I, T, E> Unfold<P> for Fallible<F, I>
+impl<P, F, I, T, E> Unfold<P> for TryExpandFn<F, I>
 where
     F: Fn(&Arc<P>) -> I + Send + Sync + 'static,
     I: IntoIterator<Item = Result<T, E>> + 'static,

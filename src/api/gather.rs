@@ -93,12 +93,12 @@ where
 }
 
 /// Gathers parents that have all their parts.
-pub struct Whole<I, A> {
+pub struct GatherFn<I, A> {
     pub(super) init: I,
     pub(super) add: A,
 }
 
-impl<P, X, G, I, A> FoldParts<P, X> for Whole<I, A>
+impl<P, X, G, I, A> FoldParts<P, X> for GatherFn<I, A>
 where
     P: Send + Sync + 'static,
     G: Send + 'static,
@@ -125,12 +125,12 @@ where
 }
 
 /// Gathers parents as the fold `F` does, and makes the items of the next stage of them.
-pub struct Finished<F, E> {
+pub struct GatherIntoFn<F, E> {
     pub(super) fold: F,
     pub(super) finish: E,
 }
 
-impl<P, X, N, F, E> FoldParts<P, X> for Finished<F, E>
+impl<P, X, N, F, E> FoldParts<P, X> for GatherIntoFn<F, E>
 where
     N: Send + 'static,
     F: FoldParts<P, X>,
@@ -154,12 +154,12 @@ where
 }
 
 /// Gathers parts that may have failed.
-pub struct Results<I, A> {
+pub struct GatherResultsFn<I, A> {
     pub(super) init: I,
     pub(super) add: A,
 }
 
-impl<P, X, G, I, A> FoldParts<P, X> for Results<I, A>
+impl<P, X, G, I, A> FoldParts<P, X> for GatherResultsFn<I, A>
 where
     P: Send + Sync + 'static,
     G: Send + 'static,

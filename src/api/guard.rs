@@ -41,6 +41,7 @@ impl<T> GuardedReceiver for Receiver<T> {}
 impl<T> GuardedReceiver for mpsc::Receiver<T> {}
 
 mod sealed {
+    #[expect(unnameable_types, reason = "no other crate implements it")]
     pub trait IntoChannel {
         type Value;
 
@@ -65,6 +66,7 @@ impl<T> sealed::IntoChannel for mpsc::Receiver<T> {
 }
 
 /// The receiver of either kind.
+#[expect(unnameable_types, reason = "only a sealed trait has it")]
 pub enum Channel<T> {
     Crossbeam(Receiver<T>),
     /// Never locked, since there is always `&mut`: it makes a guard `Sync`, which the receiver is not.

@@ -85,6 +85,7 @@ impl OrderKind for RuntimeOrder {
 }
 
 mod sealed {
+    #[expect(unnameable_types, reason = "no other crate implements it")]
     pub trait Sealed {}
     impl Sealed for super::InputOrder {}
     impl Sealed for super::CompletionOrder {}

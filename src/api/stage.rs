@@ -27,6 +27,7 @@ pub(super) type TypesOf<R> = fn(<R as Runner>::Input) -> <R as Runner>::Output;
 pub(super) type LineOf<'h, R, S> = dyn Line<TypesOf<R>, TypesOf<S>> + 'h;
 
 mod sealed {
+    #[expect(unnameable_types, reason = "no other crate implements it")]
     pub trait Sealed {}
     impl<R: super::Runner + 'static, O> Sealed for super::Pool<R, O> {}
     impl<R: super::Runner + 'static, O> Sealed for &mut super::Pool<R, O> {}

@@ -172,6 +172,7 @@ impl<T: Element, const N: usize> IntoDevices for &[T; N] {
     message = "a list of `{Self}` does not say which devices to use",
     label = "neither a text nor a `Device`"
 )]
+#[expect(unnameable_types, reason = "no other crate implements it")]
 pub trait Element {
     /// Returns the places that it adds to the list.
     fn devices(&self) -> Result<Devices, DeviceError>;

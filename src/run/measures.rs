@@ -20,6 +20,7 @@ pub trait Amount: Copy + sealed::Sealed {
 }
 
 mod sealed {
+    #[expect(unnameable_types, reason = "no other crate implements it")]
     pub trait Sealed {}
 }
 

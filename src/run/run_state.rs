@@ -31,6 +31,7 @@ use crate::runner::Wanted;
 const NEWS: Duration = Duration::from_millis(100);
 
 /// What the threads of a run share, whatever the types of its items. Compiled once, and not for each runner.
+#[expect(unnameable_types, reason = "a run of the hidden module for backends dereferences to it")]
 pub struct RunState {
     /// The items that producers still need to work on.
     pub(crate) wanted: Wanted,

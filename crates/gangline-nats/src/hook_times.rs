@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// The times of a worker's hooks, summed over its producers, since its part in a run began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(unnameable_types, reason = "only a sealed trait has it")]
 pub struct HookTimes {
     /// The time in which producers worked on items.
     pub(crate) working: Duration,

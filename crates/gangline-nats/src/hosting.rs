@@ -2,6 +2,8 @@
 //!
 //! The layers above implement it, since they hold services. So the client of the broker stays here.
 
+#![expect(unnameable_types, reason = "they are of a trait that no other crate implements")]
+
 use std::any::Any;
 use std::future::Future;
 use std::pin::Pin;

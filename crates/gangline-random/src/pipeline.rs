@@ -11,10 +11,9 @@ use std::time::Duration;
 use futures_lite::future::block_on;
 use futures_lite::stream;
 use gangline::expansion::OpenPipeline;
-use gangline::order::Order;
 use gangline::{
     Account, AnyOrderRunner, Batch, BoxError, CancelToken, ConsumerContext, Error, Journal,
-    OnError, Pipeline, ProducerContext, Runner,
+    OnError, Order, Pipeline, ProducerContext, Runner,
 };
 
 use self::checks::check_resumed;

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use futures_lite::future::block_on;
 use futures_lite::stream;
-use gangline::order::{CompletionOrder, InputOrder, Order, OrderKind, RuntimeOrder};
-use gangline::{Account, Batch, Builder, Error, Hook, Journal, OnError, Pool};
+use gangline::order::{CompletionOrder, InputOrder, OrderKind, RuntimeOrder};
+use gangline::{Account, Batch, Builder, Error, Hook, Journal, OnError, Order, Pool};
 
 use self::checks::{check, check_resumed};
 use crate::inputs::{Ask, InputFaults, Inputs, pausing};

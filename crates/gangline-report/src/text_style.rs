@@ -127,7 +127,7 @@ impl Default for TextStyle {
 impl Colors {
     /// Colours a text.
     #[doc(hidden)]
-    pub fn paint<T: fmt::Display>(self, ink: Ink, text: T) -> Painted<T> {
+    pub fn paint<T: fmt::Display>(self, ink: Ink, text: T) -> impl fmt::Display {
         let style = match self {
             Colors::On => ink.style(),
             Colors::Off => Style::new(),
@@ -149,7 +149,7 @@ impl Ink {
 }
 
 /// A text with its colour.
-pub struct Painted<T> {
+struct Painted<T> {
     style: Style,
     text: T,
 }

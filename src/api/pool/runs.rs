@@ -8,7 +8,7 @@ use gangline_report::RunReport;
 
 use super::{OrderKind, Pool, fallible, sound};
 use crate::api::builder::Builder;
-use crate::api::expand::{Expand, Fallible, Sound};
+use crate::api::expand::{Expand, ExpandFn, TryExpandFn};
 use crate::api::into_outputs::{IntoOutputs, LineAccess};
 use crate::api::outputs::Outputs;
 use crate::api::pipeline::Pipeline;
@@ -439,7 +439,7 @@ impl<R: Runner + 'static, O> Pool<R, O> {
     /// assert_eq!(lines, ["one three: 5", "four: 4"]);
     /// # Ok::<(), gangline::BoxError>(())
     /// ```
-    pub fn expand<'h, F, I>(self, expand: F) -> Expand<'h, R, R, Sound<F, I>>
+    pub fn expand<'h, F, I>(self, expand: F) -> Expand<'h, R, R, ExpandFn<F, I>>
     where
         R::Output: Sync,
         F: Fn(&Arc<R::Output>) -> I + Send + Sync + 'static,
@@ -470,7 +470,7 @@ impl<R: Runner + 'static, O> Pool<R, O> {
     /// assert_eq!((error.item(), error.part()), (Some(1), Some(1)));
     /// # Ok::<(), gangline::BoxError>(())
     /// ```
-    pub fn try_expand<'h, F, I, T, E>(self, expand: F) -> Expand<'h, R, R, Fallible<F, I>>
+    pub fn try_expand<'h, F, I, T, E>(self, expand: F) -> Expand<'h, R, R, TryExpandFn<F, I>>
     where
         R::Output: Sync,
         F: Fn(&Arc<R::Output>) -> I + Send + Sync + 'static,

@@ -35,6 +35,7 @@ const ORPHANED: i32 = 70;
 
 /// The worker's end of the socket.
 #[derive(Debug)]
+#[expect(unnameable_types, reason = "only a sealed trait has it")]
 pub struct CoordinatorConnection {
     pub(super) socket: UnixStream,
     reader: FrameReader,

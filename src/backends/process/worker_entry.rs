@@ -10,6 +10,7 @@ use crate::error::{Error, WorkerError};
 use crate::runner::Runner;
 
 /// A recipe, as a child process uses it.
+#[expect(unnameable_types, reason = "no other crate implements it")]
 pub trait Serve: Sync {
     fn name(&self) -> &'static str;
     /// What the coordinator's recipe has and this one lacks, for a person.

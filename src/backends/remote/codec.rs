@@ -47,6 +47,7 @@ impl Codec for Postcard {}
 impl Codec for MessagePack {}
 
 mod sealed {
+    #[expect(unnameable_types, reason = "no other crate implements it")]
     pub trait Coding: Sync {
         fn format(&self) -> super::CodecFormat;
     }
