@@ -375,6 +375,7 @@ mod tests {
     use super::*;
     use crate::formats::Plain;
     use crate::samples::{PlayedRun, eventful, failure};
+    use crate::stages::{self, StagePart};
     use crate::text_style::TextStyle;
 
     /// A page as its reader sees it.
@@ -475,5 +476,15 @@ mod tests {
         for shown in [report.to_string(), report.to_html()] {
             assert!(!shown.to_lowercase().contains("producer"), "{shown}");
         }
+    }
+
+    #[test]
+    fn slow_items_of_a_pipeline_have_their_stage() {
+        let part = |name: &str| StagePart { name: Some(name.to_owned()), report: eventful(1) };
+        let account = crate::account::Account::default();
+        let page = stages::report(vec![part("decode"), part("infer")], account).to_html();
+        let slowest = page.split("<h2>Slowest items</h2>").nth(1).unwrap();
+        let slowest = slowest.split("</section>").next().unwrap();
+        assert!(slowest.contains("data-head=\"stage\">infer<"), "{slowest}");
     }
 }

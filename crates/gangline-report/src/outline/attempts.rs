@@ -1,10 +1,12 @@
 //! The sections of a report about attempts: their times, the slowest, and those that failed.
 
+use super::producers::LONGEST_STAGE;
 use crate::document::{Block, Medium, RowLimits, Section, TableOf};
 use crate::formats::{Count, Time, capitalised, item, more, part};
 use crate::retries::Retried;
 use crate::run_report::RunReport;
 use crate::sentences::retries;
+use crate::slowest::SlowItem;
 use crate::span::AttemptCounts;
 use crate::text_style::Ink;
 
@@ -30,6 +32,12 @@ pub(super) fn slowest(report: &RunReport, key: usize) -> Option<Section<'_>> {
         .text(words.item, 0, usize::MAX, |it| item(words, it.item, it.key.as_deref(), key))
         .number("took", 0, |it| Time(it.took))
         .number(words.producer, 0, |it| it.producer);
+    if !report.stages.is_empty() {
+        let producer = |it: &&SlowItem| report.producers.get(it.producer);
+        table = table.text("stage", 0, LONGEST_STAGE, |it| {
+            producer(it).and_then(|it| it.stage.clone()).unwrap_or_default()
+        });
+    }
     if report.slowest.iter().any(|it| it.attempt > 1) {
         table = table.number("attempt", 0, |it| it.attempt);
     }
