@@ -12,12 +12,12 @@ use serde_json::Value;
 
 use super::pool::Engine;
 use super::session::{AllRuns, Session};
-use super::totals::end_with;
 use crate::base::Order;
 use crate::base::panic::drop_quietly;
 use crate::error::{Error, Result};
 use crate::observe::event::Event;
 use crate::observe::event_log::{Detail, EventLog};
+use crate::observe::failure::end_with;
 use crate::observe::observing::Observing;
 use crate::producers::deadline_thread::DeadlineThread;
 use crate::run::Run;

@@ -16,9 +16,10 @@ use crate::base::{Measure, Order, memory};
 use crate::concurrency::lock;
 use crate::device::{Devices, models};
 use crate::engine::link::{FeedCounts, LinkKind, Relayed};
-use crate::error::{Error, text_of};
+use crate::error::Error;
 use crate::observe::event::{Event, seat_name};
 use crate::observe::event_log::EventLog;
+use crate::observe::failure::end_with;
 use crate::observe::run_stats::{CollectorTime, ProducerTime, SourceTime};
 use crate::producers::Producers;
 use crate::run::Run;
@@ -347,17 +348,6 @@ impl<I, T> Engine<I, T> {
             self.abandoned.places().into_iter().for_each(|it| producers.note_abandoned(it));
         }
     }
-}
-
-/// States how a run has ended.
-pub(super) fn end_with(report: &mut RunReport, error: Option<&Error>) {
-    report.ending = match error {
-        None => Ending::Finished,
-        Some(error) if error.is_cancelled() => Ending::Cancelled,
-        Some(_) => Ending::Failed,
-    };
-    report.error = error.map(|error| text_of(error).to_string());
-    report.ended_by = error.map(|error| EventLog::failure(error).as_ref().clone());
 }
 
 /// Returns the report of the last run in an event log, or of the run in progress.

@@ -2,9 +2,10 @@
 
 use std::error::Error as _;
 
-use gangline_report::{BatchRange, Failure, bounded};
+use gangline_report::{BatchRange, Ending, Failure, RunReport, bounded};
 
-use crate::error::Error;
+use crate::base::panic::catch;
+use crate::error::{Error, text_of};
 
 const MOST_CAUSES: usize = 16;
 
@@ -32,6 +33,17 @@ pub(crate) fn failure_of(error: &Error) -> Failure {
     failure.causes = causes(error);
     failure.reason = error.reason().map(bounded);
     failure
+}
+
+/// States in a report how its run has ended. The text of the error is user code, which may panic.
+pub(crate) fn end_with(report: &mut RunReport, error: Option<&Error>) {
+    report.ending = match error {
+        None => Ending::Finished,
+        Some(error) if error.is_cancelled() => Ending::Cancelled,
+        Some(_) => Ending::Failed,
+    };
+    report.error = error.map(|error| text_of(error).to_string());
+    report.ended_by = error.map(|error| catch(|| failure_of(error)).unwrap_or_default());
 }
 
 fn causes(error: &Error) -> Vec<String> {
