@@ -9,8 +9,7 @@ use super::flow::{Activity, Input};
 use super::health::ProducerHealth;
 use super::items::{Items, Outcome, Standing};
 use super::lease::{
-    Chosen, Copies, Held, Lease, LeaseId, Leases, Phase, Piece, ProducerId, Readiness, Sized,
-    priority_of,
+    Chosen, Copies, Lease, LeaseId, Leases, Phase, Piece, ProducerId, Readiness, Sized, priority_of,
 };
 use super::priority::{Priority, Share};
 use super::producers::RunProducers;
@@ -313,7 +312,7 @@ impl Scheduler {
         let is_split = inputs == Inputs::Kept && held.items.len() > 1;
         workload.drop_settled(&mut held.items);
         if is_split && !held.items.is_empty() {
-            return Together::Split(self.split(held, memory));
+            return Together::Split(workload.split(held, memory, producers));
         }
         let failed = held.items.into_iter().filter(|&item| {
             let standing = workload.settle(item, Outcome::Failed, producer, producers, now);
@@ -348,18 +347,11 @@ impl Scheduler {
         let standings = each.collect();
         held.items.retain(|item| !is_tried(item));
         workload.drop_settled(&mut held.items);
-        let again = if held.items.is_empty() { vec![] } else { self.split(held, memory) };
+        let again = match held.items.is_empty() {
+            true => vec![],
+            false => workload.split(held, memory, producers),
+        };
         EndedInPart { standings, again }
-    }
-
-    /// Puts the items of a lease back in parts. The owner takes one next; the others are for other producers.
-    fn split(&mut self, held: Held, memory: Memory) -> Vec<u64> {
-        let Scheduler { workload, producers, .. } = self;
-        let items = held.items.iter().map(|item| item.index).collect();
-        let owner = Some(held.producer).filter(|&owner| producers.health.is_live(owner));
-        workload.batches.split(held, owner, memory);
-        workload.wake_for_parts(producers);
-        items
     }
 
     /// Decides about items with a failure that counts. Several items failed together.

@@ -1,5 +1,6 @@
 //! The items of a run that are not done: what a producer may be leased of them, and what the end of a lease means.
 
+use super::answers::Memory;
 use super::batches::RunBatches;
 use super::config::Config;
 use super::events::{Expired, SchedulerEvent};
@@ -436,6 +437,20 @@ impl Workload {
         }
         self.wake_for_parts(producers);
         self.wake_for_pending(producers, now);
+    }
+
+    /// Puts the items of a lease back in parts. The owner takes one next; the others are for other producers.
+    pub(super) fn split(
+        &mut self,
+        held: Held,
+        memory: Memory,
+        producers: &mut RunProducers,
+    ) -> Vec<u64> {
+        let items = held.items.iter().map(|item| item.index).collect();
+        let owner = Some(held.producer).filter(|&owner| producers.health.is_live(owner));
+        self.batches.split(held, owner, memory);
+        self.wake_for_parts(producers);
+        items
     }
 
     pub(super) fn wake_for_parts(&self, producers: &mut RunProducers) {
