@@ -5,7 +5,7 @@ use crate::error::CliError;
 use crate::execute::lane::Lanes;
 use crate::exit;
 use crate::output::report;
-use crate::plan::job_run::{Earlier, JobRun};
+use crate::plan::job_run::{EarlierRun, JobRun};
 use crate::plan::template::quoted;
 use gangline::RunReport;
 
@@ -69,7 +69,7 @@ fn retry(run: &JobRun, report: &RunReport) -> Vec<String> {
     }
     let begins = [program.clone(), name.clone()].into_iter();
     match (&run.journal, &run.joblog) {
-        (Some(_), _) if run.earlier != Earlier::None => command.clone(),
+        (Some(_), _) if run.earlier != EarlierRun::None => command.clone(),
         (Some(_), _) => {
             begins.chain(["--resume-failed".to_owned()]).chain(options.iter().cloned()).collect()
         }

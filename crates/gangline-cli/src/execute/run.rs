@@ -26,7 +26,7 @@ use crate::output::report::{Numbers, number_by_jobs};
 use crate::output::verdict::{JobDelivery, JobFacts, advise};
 use crate::plan::gated::Gated;
 use crate::plan::job::Job;
-use crate::plan::job_run::{Earlier, JobRun, ProgressShown};
+use crate::plan::job_run::{EarlierRun, JobRun, ProgressShown};
 use crate::plan::jobs::Jobs;
 use crate::plan::read_ahead::ReadAhead;
 use crate::plan::slot::Hidden;
@@ -178,7 +178,7 @@ fn drive<W: JobWork + 'static>(
         None => gated,
     };
     let gated = match run.earlier {
-        Earlier::Resumed => {
+        EarlierRun::Resumed => {
             let (lanes, records, held) = (lanes.clone(), own.records.clone(), own.held.clone());
             gated.watched_by(Arc::new(EarlierJobs { lanes, records, held }))
         }

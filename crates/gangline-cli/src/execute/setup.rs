@@ -21,7 +21,7 @@ use crate::output::results::ResultsTarget;
 use crate::output::table::Errors;
 use crate::output::terminal::{ProgressLines, Terminal};
 use crate::plan::Plan;
-use crate::plan::job_run::{Earlier, JobRun, ProgressShown};
+use crate::plan::job_run::{EarlierRun, JobRun, ProgressShown};
 use crate::plan::rules::Output;
 use crate::plan::slot::Hidden;
 use gangline::{CancelToken, Order};
@@ -50,7 +50,7 @@ pub(crate) fn lanes(run: &JobRun, plans: &[Plan]) -> Result<Lanes, CliError> {
         let retries = Arc::new(JobRetries::new(run.retries));
         // With `--resume-failed`, a job that is not run again may not be done.
         let done = match run.earlier {
-            Earlier::Resumed => DoneJobs::Shown,
+            EarlierRun::Resumed => DoneJobs::Shown,
             _ => DoneJobs::None,
         };
         let records = run

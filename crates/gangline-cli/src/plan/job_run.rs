@@ -33,7 +33,7 @@ pub(crate) struct JobRun {
     /// Set if inputs go to warm workers.
     pub(crate) warm: Option<WarmWorkers>,
     pub(crate) locks: LockArgs,
-    pub(crate) earlier: Earlier,
+    pub(crate) earlier: EarlierRun,
     pub(crate) journal: Option<JournalRun>,
     pub(crate) joblog: Option<PathBuf>,
     pub(crate) results: Option<PathBuf>,
@@ -46,7 +46,7 @@ pub(crate) struct JobRun {
 
 /// What is done with the jobs that an earlier run has recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Earlier {
+pub(crate) enum EarlierRun {
     /// Records are new.
     None,
     /// Those that are done are skipped.
@@ -107,10 +107,10 @@ impl JobRun {
             warm: warm.warm.then(|| warm.workers.clone()),
             locks: placement.locks.clone(),
             earlier: match (record.resume, record.resume_failed, record.retry_failed) {
-                (true, ..) => Earlier::Resumed,
-                (_, true, _) => Earlier::Failed,
-                (.., true) => Earlier::FailedByLog,
-                _ => Earlier::None,
+                (true, ..) => EarlierRun::Resumed,
+                (_, true, _) => EarlierRun::Failed,
+                (.., true) => EarlierRun::FailedByLog,
+                _ => EarlierRun::None,
             },
             joblog: record.joblog.clone(),
             results: output.results.clone(),
@@ -133,7 +133,7 @@ impl JobRun {
 
     /// Whether records of an earlier run are continued.
     pub(crate) fn existing(&self) -> Existing {
-        if self.earlier == Earlier::None { Existing::Replace } else { Existing::GoOn }
+        if self.earlier == EarlierRun::None { Existing::Replace } else { Existing::GoOn }
     }
 
     /// Whether the number of all jobs is shown, or decides about the end of the run.
@@ -166,13 +166,13 @@ impl JournalRun {
     }
 
     /// The journal of a lane, for the library.
-    pub(crate) fn of_lane(&self, needs: Needs, earlier: Earlier) -> Journal {
+    pub(crate) fn of_lane(&self, needs: Needs, earlier: EarlierRun) -> Journal {
         let journal = Journal::at(self.path(needs)).runner("gangline run", "1");
         let journal = if self.is_unlockable { journal.unlockable() } else { journal };
         match earlier {
-            Earlier::Resumed => journal.resume(),
-            Earlier::Failed => journal.rerun_failed(),
-            Earlier::None | Earlier::FailedByLog => journal,
+            EarlierRun::Resumed => journal.resume(),
+            EarlierRun::Failed => journal.rerun_failed(),
+            EarlierRun::None | EarlierRun::FailedByLog => journal,
         }
     }
 }
