@@ -3,8 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-#[cfg(doc)]
-use super::expand::OpenPipeline;
 use super::pipeline::Pipeline;
 use super::stage::{IntoStage, LineOf};
 use crate::engine::expand::Expansion;
@@ -13,7 +11,8 @@ use crate::engine::line::linked;
 use crate::error::{Error, Result};
 use crate::runner::Runner;
 
-/// A pipeline that ends with a gathering of parts, made by [`OpenPipeline::gather`].
+/// A pipeline that ends with a gathering of parts, made by
+/// [`OpenPipeline::gather`](crate::expansion::OpenPipeline::gather).
 ///
 /// [`then`](Gather::then) adds the runner of the gathered items. So a gathering is never the last element of a
 /// pipeline: what a run returns is the summary of a runner's consumer.
@@ -64,7 +63,7 @@ where
     }
 
     /// Adds the runner of the gathered parents. Its inputs are the parents, each with what was gathered; behind
-    /// [`gather_into`](OpenPipeline::gather_into), they are what its `finish` returns.
+    /// [`gather_into`](crate::expansion::OpenPipeline::gather_into), they are what its `finish` returns.
     ///
     /// ```
     /// use gangline::{OrderedRunner, map};

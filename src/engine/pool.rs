@@ -9,7 +9,6 @@ use gangline_scheduler::window::Window;
 use serde_json::Value;
 
 use super::session::{LinePlace, Lineup, Over, Session};
-use super::stage::StageEngine;
 use crate::base::Order;
 use crate::base::panic::{catch, drop_quietly};
 use crate::cfg::CfgNode;
@@ -212,15 +211,6 @@ impl<I: Send + 'static, T: Send + 'static> Engine<I, T> {
             run.event_log.tell(Event::ProducerReplaced { producer });
         }
         Ok(Arc::new(run))
-    }
-
-    /// Creates the run of a service.
-    pub(super) fn enlist_service(&mut self) -> Result<Arc<Run<I, T>>, Error> {
-        self.check_no_journal()?;
-        let mut lineup = Lineup::default();
-        let run = self.enlist(&mut lineup, None, LinePlace::Last(RunKind::Service))?;
-        self.watch(&lineup.all())?;
-        Ok(run)
     }
 }
 

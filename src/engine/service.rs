@@ -29,6 +29,7 @@ use self::places::Slot;
 use self::service_state::Deadline;
 use super::feed::measure;
 use super::pool::Engine;
+use super::session::{LinePlace, Lineup};
 use super::stage::StageEngine;
 use super::totals::report_of;
 use crate::base::panic::drop_quietly;
@@ -47,7 +48,7 @@ use crate::producers::shared::PoolShared;
 use crate::run::Run;
 use crate::run::item_names::ItemEntry;
 use crate::run::measures::Rejected;
-use crate::run::run_shape::Rebuilt;
+use crate::run::run_shape::{Rebuilt, RunKind};
 
 const NAME: &str = "gangline-s";
 /// The least default for the number of open calls. Large batches raise it.
@@ -142,7 +143,7 @@ impl<I: Send + 'static, T: Send + 'static> ServiceHost<I, T> {
     fn start(engine: &mut Engine<I, T>) -> Result<Started<I, T>, Error> {
         let places = engine.settings.window.unwrap_or_else(|| window(engine, LEAST_PLACES));
         engine.reset(None);
-        let run = engine.enlist_service().inspect_err(|error| engine.refuse(error))?;
+        let run = enlist(engine).inspect_err(|error| engine.refuse(error))?;
         let board = Arc::new(Board::new(places, run.event_log.clone()));
         run.handover.answer_with(board.clone());
         let joined = match run.handover.is_halted() {
@@ -403,4 +404,15 @@ fn look<I, T>(run: &Run<I, T>, input: &I) -> Result<(Option<ItemEntry>, Size), R
     let measures = run.run_settings.measures.as_ref();
     let measured = measures.map_or(Ok(None), |measures| measure(measures, input))?;
     Ok((entry, measured.map_or(Size::ONE, |measured| measured.size)))
+}
+
+/// Creates the run of a service.
+fn enlist<I: Send + 'static, T: Send + 'static>(
+    engine: &mut Engine<I, T>,
+) -> Result<Arc<Run<I, T>>, Error> {
+    engine.check_no_journal()?;
+    let mut lineup = Lineup::default();
+    let run = engine.enlist(&mut lineup, None, LinePlace::Last(RunKind::Service))?;
+    engine.watch(&lineup.all())?;
+    Ok(run)
 }
