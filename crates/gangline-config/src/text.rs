@@ -67,8 +67,7 @@ impl TextFormat {
 
     /// Text that [`parse`](Self::parse) reads as the same tree.
     pub(super) fn write(self, value: &Value) -> Result<String, CfgError> {
-        let unfit = find_unfit(value, "", &|value| self.unfit(value));
-        if let Some((path, found)) = unfit {
+        if let Some((path, found)) = self.find_unfit(value, "") {
             return Err(CfgError::Unsupported { path, format: self.name(), found });
         }
         let text = match self {
@@ -94,6 +93,18 @@ impl TextFormat {
             TextFormat::Yaml11 => "YAML 1.1",
             TextFormat::Toml => "TOML",
             TextFormat::Json => "JSON",
+        }
+    }
+
+    /// The path of the first value in `value` that this format cannot hold, and what it is.
+    fn find_unfit(self, value: &Value, path: &str) -> Option<(String, String)> {
+        match &value.kind {
+            ValueKind::Table(table) => {
+                table.iter().find_map(|(key, v)| self.find_unfit(v, &join(path, key)))
+            }
+            ValueKind::Array(list) => (list.iter().enumerate())
+                .find_map(|(i, v)| self.find_unfit(v, &join(path, &i.to_string()))),
+            _ => self.unfit(value).map(|found| (path.to_owned(), found)),
         }
     }
 
@@ -130,25 +141,4 @@ fn check_size(text: &str, origin: Option<&str>) -> Result<(), CfgError> {
         return Err(CfgError::TooLarge { origin: origin.map(str::to_owned), limit: MAX_BYTES });
     }
     Ok(())
-}
-
-/// The path of the first value in `value` for which `unfit` has a description, and that.
-fn find_unfit(
-    value: &Value,
-    path: &str,
-    unfit: &dyn Fn(&Value) -> Option<String>,
-) -> Option<(String, String)> {
-    if let Some(found) = unfit(value) {
-        return Some((path.to_owned(), found));
-    }
-    match &value.kind {
-        ValueKind::Table(table) => {
-            table.iter().find_map(|(key, v)| find_unfit(v, &join(path, key), unfit))
-        }
-        ValueKind::Array(list) => list
-            .iter()
-            .enumerate()
-            .find_map(|(i, v)| find_unfit(v, &join(path, &i.to_string()), unfit)),
-        _ => None,
-    }
 }
