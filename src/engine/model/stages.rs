@@ -178,7 +178,7 @@ fn stream_stages(order: Order, windows: [usize; 2], items: u64, end: End) {
     let source = Source::new(0..items, |items| items.next().map(Ok));
     let feeding = Feeding::here(source, &first);
     let begun: Begun<fn(u64) -> u64, fn(u64) -> u64> =
-        Begun { first: first.clone(), last: second.clone(), links: vec![], counts: None };
+        Begun { first: first.clone(), last: second.clone(), links: vec![] };
     let last = (order, Window::fixed(windows[1]));
     let mut driver = OutputsDriver::new(begun, feeding, Destination::Outputs, last);
     let ender = thread::spawn(move || match end {
