@@ -198,6 +198,13 @@ mod stages_that_do_not_fit {}
 /// open.run([3])?;
 /// # Ok::<(), gangline::BoxError>(())
 /// ```
+///
+/// ```compile_fail,E0599
+/// let pass = || gangline::OrderedRunner::new(gangline::map(|_| Ok(()), |_, _, n: u64| Ok(n)), 1);
+/// let open = pass()?.expand(|n| 0..**n).then(pass()?);
+/// open.expand(|n| 0..**n);
+/// # Ok::<(), gangline::BoxError>(())
+/// ```
 mod parts_that_are_not_gathered {}
 
 /// What is expanded is gathered, and a stage takes it.
