@@ -146,7 +146,7 @@ impl RunArgs {
     }
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Devices")]
 pub(crate) struct Placement {
     /// Run one slot on each of these devices: cuda:all, cuda:0-3, cuda:0*2, cuda:0+cuda:1, cpu*4
@@ -186,7 +186,7 @@ pub(crate) struct Placement {
 }
 
 /// The locks of GPUs.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub(crate) struct LockArgs {
     /// Lock these GPUs against other runs that lock them; if one is taken, fail or wait
     #[arg(long, value_name = "IN_USE", value_enum, num_args = 0..=1, require_equals = true)]

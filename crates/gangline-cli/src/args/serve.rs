@@ -148,13 +148,9 @@ impl ServeArgs {
             gpu_list: gpu_list.clone(),
             use_gpu: true,
             workers,
-            slots: false,
-            share: false,
             per_gpu: *per_gpu,
-            cpu_workers: None,
-            visible: false,
-            gpu_separator: None,
             locks: locks.clone(),
+            ..Placement::default()
         }
     }
 }

@@ -23,7 +23,7 @@ pub(crate) struct Groups {
     bells: Vec<PipeBell>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct GroupsState {
     slots: Vec<GroupSlot>,
     wish: Wish,
@@ -83,8 +83,9 @@ pub(crate) enum Transition {
 }
 
 /// The order that applies to running jobs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) enum Wish {
+    #[default]
     GoOn,
     /// Ask them to end, and kill them after a while.
     End,
@@ -114,16 +115,7 @@ impl Groups {
     pub(crate) fn new(workers: usize) -> io::Result<Arc<Groups>> {
         let bells: io::Result<Vec<PipeBell>> = (0..workers).map(|_| PipeBell::new()).collect();
         let slots = vec![GroupSlot::Free; workers];
-        let (wish, stopped) = (Wish::GoOn, Duration::ZERO);
-        let state = GroupsState {
-            slots,
-            wish,
-            ends_stopped: false,
-            entered: 0,
-            recalled: None,
-            stopped_at: None,
-            stopped,
-        };
+        let state = GroupsState { slots, ..GroupsState::default() };
         Ok(Arc::new(Groups { state: Mutex::new(state), changed: Condvar::new(), bells: bells? }))
     }
 

@@ -118,7 +118,7 @@ impl Records {
     /// The places of records, if they are printed in input order and include jobs of an earlier run.
     fn places(&self) -> Option<MutexGuard<'_, DonePlaces>> {
         let done = self.done.as_ref().filter(|_| self.order == Order::Input)?;
-        Some(lock(&done))
+        Some(lock(done))
     }
 }
 

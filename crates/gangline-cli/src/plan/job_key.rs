@@ -30,13 +30,14 @@ impl JobKey {
         let column = names.iter().position(|column| column == name);
         column.map(JobKey::Column).ok_or_else(|| {
             let known: Vec<_> = names.iter().filter(|name| !name.is_empty()).collect();
-            if known.is_empty() {
-                "--key is the name of a column, or with --jsonl of a value in each object: use --csv, --tsv, \
+            match known.is_empty() {
+                true => "--key is the name of a column, or with --jsonl of a value in each object: use --csv, --tsv, \
                          --header : or --jsonl"
-                    .into()
-            } else {
+                    .into(),
+                false => {
                     let known: Vec<_> = known.iter().map(|name| name.to_string_lossy()).collect();
                     format!("--key {name} is not one of the columns {}", known.join(", "))
+                }
             }
         })
     }
