@@ -192,3 +192,36 @@ proptest::proptest! {
         proptest::prop_assert_eq!(shares(Batch::up_to(most), window, producers, 12), [even; 12]);
     }
 }
+
+const SUCCEEDED: [Outcome; 4] = [Outcome::Succeeded; 4];
+
+#[test]
+fn what_was_not_tried_comes_again_in_halves() {
+    let mut scheduler = offered(Config { batching: batches(Batch::of(4)), ..config(1) }, 4);
+    let whole = lease(&mut scheduler, 0, at(0));
+    let ended =
+        scheduler.finish_in_part(whole.id, &SUCCEEDED, &[1, 2, 3], Memory::Sufficient, at(0));
+    assert_eq!((ended.standings[0], ended.again), (Standing::Counts, vec![1, 2, 3]));
+    assert_eq!(lease(&mut scheduler, 0, at(0)).items, [1]);
+    assert_eq!(lease(&mut scheduler, 0, at(0)).items, [2, 3]);
+    assert_eq!(scheduler.learned()[0].memory(), None);
+}
+
+#[test]
+fn a_single_item_that_was_not_tried_comes_alone_and_memory_is_learned_of_the_whole() {
+    let mut scheduler = offered(Config { batching: batches(Batch::of(4)), ..config(1) }, 4);
+    let whole = lease(&mut scheduler, 0, at(0));
+    let ended = scheduler.finish_in_part(whole.id, &SUCCEEDED, &[3], Memory::Short, at(0));
+    assert_eq!(ended.again, [3]);
+    assert_eq!(lease(&mut scheduler, 0, at(0)).attempt, 1);
+    assert!(scheduler.learned()[0].memory().is_some_and(|limit| limit < 4));
+}
+
+#[test]
+fn a_lease_that_is_over_is_not_ended_in_part() {
+    let mut scheduler = offered(Config { batching: batches(Batch::of(4)), ..config(2) }, 4);
+    let whole = lease(&mut scheduler, 0, at(0));
+    assert_eq!(scheduler.producer_lost(0, at(0)), Ok(()));
+    let ended = scheduler.finish_in_part(whole.id, &SUCCEEDED, &[1], Memory::Sufficient, at(0));
+    assert_eq!(ended, EndedInPart { standings: vec![Standing::Stale; 4], again: vec![] });
+}
