@@ -11,6 +11,7 @@ mod checks;
 mod imports;
 mod sizes;
 mod source;
+mod waits;
 
 use std::collections::BTreeSet;
 
