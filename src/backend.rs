@@ -69,6 +69,7 @@ pub use crate::concurrency::bell::Bell;
 pub use crate::concurrency::set_time_of_test;
 pub use crate::concurrency::spawn::{CallerSubscriber, SpawnError, SubscriberGuard, spawn};
 pub use crate::concurrency::{Condvar, Mutex, MutexGuard, lock, now};
+pub use crate::error::untried::is_untried;
 pub use crate::observe::run_stats::SeatTime;
 pub use crate::producers::backend::{Backend, NextStep};
 pub use crate::producers::lease_desk::LeaseDesk;

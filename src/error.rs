@@ -8,7 +8,7 @@ mod origin;
 mod out_of_memory;
 mod output_count;
 mod site;
-mod untried;
+pub(crate) mod untried;
 mod worker_error;
 mod wrapper_error;
 

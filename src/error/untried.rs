@@ -64,7 +64,7 @@ impl StdError for Untried {
 }
 
 /// Returns whether an error, or one of its causes, is marked.
-pub(crate) fn is_untried(error: &(dyn StdError + 'static)) -> bool {
+pub fn is_untried(error: &(dyn StdError + 'static)) -> bool {
     std::iter::successors(Some(error), |&error| cause(error)).any(|error| error.is::<Untried>())
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use gangline::backend::{
     BatchHook, BatchLimits, CallFailure, CodecFormat, ErrorCodec, InProcesses, Relay,
-    RemoteFailure, SeatTime, Terms, unsent,
+    RemoteFailure, SeatTime, Terms, is_untried, unsent,
 };
 use gangline::process::{Processes, Recipe};
 use gangline::{AnyOrderRunner, ConsumerContext, Error, ProducerContext, Result, Runner, Service};
@@ -134,7 +134,7 @@ impl<R: Runner + 'static> Runner for Hosted<R> {
         let attempt = tasks.iter().map(|task| task.attempt).max().unwrap_or(1);
         let cx = cx.shown_as(&items, attempt);
         let outputs = self.runner.producer_work_batch(&cx, state, &mut inputs)?;
-        tasks.clear();
+        keep_untried(tasks, &outputs);
         // The service counts the outputs.
         let numbers = items.iter().copied().chain(std::iter::repeat(u64::MAX));
         let outputs = outputs.into_iter().zip(numbers);
@@ -161,6 +161,14 @@ impl<R: Runner> Hosted<R> {
         encoded.map_err(|error| unsent("output", &error))?;
         Ok(bytes)
     }
+}
+
+/// Keeps the tasks of items that the hook has not tried, for a smaller batch. They have the encoded inputs, so it does not
+/// matter which inputs the hook has left.
+fn keep_untried<T>(tasks: &mut Vec<ItemTask>, outputs: &[Result<T>]) {
+    let mut untried =
+        outputs.iter().map(|it| it.as_ref().is_err_and(|error| is_untried(error.as_ref())));
+    tasks.retain(|_| untried.next().unwrap_or(false));
 }
 
 /// Tells the coordinator that a hook of this process begins these items, and waits until it can know.

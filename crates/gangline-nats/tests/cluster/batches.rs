@@ -15,6 +15,7 @@ tests![
     the_default_window_fills_the_batches_of_all_workers,
     a_batch_that_no_item_can_fill_is_worked_on,
     a_batch_that_runs_out_of_memory_is_split_without_an_attempt,
+    what_a_batch_has_not_tried_comes_again_without_an_attempt,
     an_item_that_fails_its_batch_fails_alone,
     a_wrong_number_of_outputs_is_not_tried_again,
     a_batch_in_child_processes_has_the_items_of_the_coordinator,
@@ -72,6 +73,22 @@ fn a_batch_that_runs_out_of_memory_is_split_without_an_attempt() {
         let mut pool = broker.builder().batch(rule).build().unwrap();
         let outputs = pool.run(vec![Chore::ShortAbove(2); 4]).unwrap();
         assert!(outputs.iter().all(|it| it == "2 1" || it == "1 1"), "{variable}: {outputs:?}");
+    }
+}
+
+fn what_a_batch_has_not_tried_comes_again_without_an_attempt() {
+    let broker = Broker::start();
+    for variable in ["GANGLINE_UNUSED", "GANGLINE_PROCESSES"] {
+        let _worker = broker.worker_with(1, &[(variable, "1")]);
+        let rule = Batch::up_to(4).within(PATIENCE);
+        let mut pool = broker.builder().batch(rule).build().unwrap();
+        let items = [vec![Chore::Square(3)], vec![Chore::UntriedAbove(2); 3]].concat();
+        let outputs = pool.run(items).unwrap();
+        assert_eq!(outputs[0], "9");
+        assert!(
+            outputs[1..].iter().all(|it| it == "2 1" || it == "1 1"),
+            "{variable}: {outputs:?}"
+        );
     }
 }
 
