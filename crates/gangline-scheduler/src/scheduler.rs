@@ -331,7 +331,7 @@ impl Scheduler {
         memory: Memory,
         now: RunTime,
     ) -> EndedInPart {
-        let Scheduler { workload, producers, .. } = self;
+        let Scheduler { workload, producers, speculation, .. } = self;
         let Some(mut held) = workload.end(id, producers) else {
             return EndedInPart { standings: vec![Standing::Stale; outcomes.len()], again: vec![] };
         };
@@ -344,7 +344,10 @@ impl Scheduler {
             true => workload.settle(*item, outcome, producer, producers, now),
             false => Standing::Deferred,
         });
-        let standings = each.collect();
+        let standings: Vec<_> = each.collect();
+        if held.piece == Piece::Copy && standings.contains(&Standing::Counts) {
+            speculation.counts.won += 1;
+        }
         held.items.retain(|item| !is_tried(item));
         workload.drop_settled(&mut held.items);
         let again = match held.items.is_empty() {

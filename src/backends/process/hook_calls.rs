@@ -14,9 +14,9 @@ use crate::backends::remote::failure::{CallFailure, RemoteFailure};
 use crate::backends::remote::item_codec::unsent;
 use crate::base::panic::catch;
 use crate::base::{BoxError, Hook};
-use crate::error::{Error, FrameError, Site, WorkerError, is_device_lost};
+use crate::error::{Error, FrameError, Site, WorkerError, is_device_lost, is_untried};
 use crate::producers::shared::Shared;
-use crate::run::Run;
+use crate::run::{Run, settle};
 use crate::runner::ProducerContext;
 
 /// What came of a call for the items of a lease.
@@ -38,6 +38,19 @@ impl<T> CallOutcome<T> {
                 results.iter().any(|result| result.as_ref().is_err_and(is_lost))
             }
             CallOutcome::Failed(error) | CallOutcome::Crashed(error) => is_lost(error),
+        }
+    }
+
+    /// Whether memory was missing for the batch, or for items that were left for a smaller one.
+    pub(super) fn is_short(&self) -> bool {
+        let is_left = |error: &Error| catch(|| is_untried(error)).unwrap_or(false);
+        match self {
+            CallOutcome::Each(results) => {
+                let mut errors = results.iter().filter_map(|result| result.as_ref().err());
+                errors.any(|error| is_left(error) && settle::is_short(error))
+            }
+            CallOutcome::Failed(error) => settle::is_short(error),
+            CallOutcome::Crashed(_) => false,
         }
     }
 }

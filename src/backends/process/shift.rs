@@ -358,9 +358,9 @@ impl<'a, I, T> Shift<'a, I, T> {
             if error.is_panic() {
                 self.keeper.lose_state(self.run);
             }
-            if settle::is_short(error) {
-                self.ahead.hold_back();
-            }
+        }
+        if worked.is_short() {
+            self.ahead.hold_back();
         }
         self.settle(sent, worked);
         if was_current {
