@@ -370,6 +370,11 @@ impl<I, T> Producers<I, T> {
         self.threads.shared(producer).init()
     }
 
+    /// The duration of a producer's first `producer_init`. Zero until that has returned.
+    pub(crate) fn first_init(&self, producer: usize) -> Duration {
+        self.threads.shared(producer).first_init()
+    }
+
     /// Notes that a producer was abandoned in a run. It takes part again when its hook returns.
     pub(crate) fn note_abandoned(&mut self, producer: usize) {
         self.threads.note_abandoned(producer);

@@ -287,10 +287,13 @@ impl<I, T> Engine<I, T> {
         totals.waiting = waited.all;
         totals.backing_off = waited.for_retries;
         totals.times = all.times();
+        let first_init = || producers.map(|producers| producers.first_init(producer));
+        let loaded = all.seat.map(|seat| seat.init).or_else(first_init).unwrap_or_default();
         totals.times.loading += match starts_in_run {
             // It may still last.
-            true if init.is_zero() => lasted,
-            true => init,
+            true if loaded.is_zero() => lasted,
+            // What came after the first is rebuilding.
+            true => loaded,
             false => Duration::ZERO,
         };
         totals.batch_ceiling = producers.and_then(|producers| producers.ceiling(producer));

@@ -242,7 +242,7 @@ impl Event {
             Event::ProducerReplaced { producer } => {
                 tracing::info!(
                     producer = producer,
-                    "another producer takes the place of a lost one"
+                    "a producer is started again, or another in the place of a lost one"
                 );
             }
             Event::RunStarted { items, producers, .. } => {

@@ -275,8 +275,6 @@ impl Metrics {
 
     fn producer_replaced(&mut self, producer: usize) {
         self.producers.replaced.increment(1);
-        // Its first state is not rebuilt.
-        self.run.ready.remove(&producer);
         if let Some(device) = self.run.lost.remove(&producer) {
             device.live.increment(1);
             self.run.live.insert(producer, device);

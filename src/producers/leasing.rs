@@ -111,7 +111,8 @@ pub(crate) fn prepare_for<I, T>(
         run.handover.dispatch.release(lease.id);
         return Err(NextStep::On);
     }
-    if shared.starts_again(run, producer) {
+    // It may have been lost meanwhile, by items that have failed: then nothing calls the hook again.
+    if run.handover.dispatch.is_live(producer) && shared.starts_again(run, producer) {
         drop_quietly(error);
         run.handover.dispatch.release(lease.id);
         return Err(NextStep::Return);

@@ -70,7 +70,8 @@ struct Own {
     is_ready: AtomicBool,
     /// The number of calls of `producer_init` that have returned.
     inits: AtomicUsize,
-    /// The duration of the last, in nanoseconds.
+    /// The duration of the first, and of the last, in nanoseconds.
+    first_init: AtomicU64,
     init: AtomicU64,
     /// Whether it was abandoned in a hook outside of runs, which reads it.
     left: AtomicBool,
@@ -130,9 +131,17 @@ impl Shared {
         Duration::from_nanos(self.own.init.load(Ordering::Relaxed))
     }
 
+    /// The duration of its first `producer_init`. Zero until that has returned.
+    pub(crate) fn first_init(&self) -> Duration {
+        Duration::from_nanos(self.own.first_init.load(Ordering::Relaxed))
+    }
+
     /// Records the duration of a `producer_init`.
     pub fn note_init(&self, took: Duration) {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        if self.is_new() {
+            self.own.first_init.store(nanos, Ordering::Relaxed);
+        }
         self.own.init.store(nanos, Ordering::Relaxed);
         self.own.inits.fetch_add(1, Ordering::Relaxed);
     }
@@ -147,10 +156,11 @@ impl Shared {
         self.own.is_ready.store(false, Ordering::Relaxed);
     }
 
-    /// Records that the producer has lost its state, or could not rebuild it.
+    /// Records that the producer has lost its state, or could not build one.
     pub(crate) fn note_loss(&self) {
-        self.note_end();
-        self.own.was_lost.store(true, Ordering::Relaxed);
+        if self.own.is_ready.swap(false, Ordering::Relaxed) {
+            self.own.was_lost.store(true, Ordering::Relaxed);
+        }
         self.pool.stateless.fetch_add(1, Ordering::Relaxed);
     }
 

@@ -253,6 +253,8 @@ impl ProgressBoard {
             Event::ProducerAbandoned { .. } => {
                 return self.lose(*producer, "abandoned", "it did not return in time");
             }
+            // It calls `producer_init`, and says when it is ready.
+            Event::ProducerReplaced { .. } => {}
             _ => watch.set_ready(at),
         }
         None
