@@ -77,7 +77,7 @@ impl Comparison<'_> {
             let (was, is) = (Many(was, words.item), Many(is, words.item));
             summary.push(format!("The work differed: {was} before, {is} after."));
         }
-        summary.push(match [before, after].map(|it| limit(it.bottleneck, it.vocabulary)).into() {
+        summary.push(match [before, after].map(limit).into() {
             (was, is) if was == is => format!("In both, {is} limited the run."),
             (was, is) => format!("Before, {was} limited the run; after, {is}."),
         });

@@ -72,7 +72,7 @@ pub struct ProducerReport {
     /// How long that took, `producer_end` and `producer_init`. It is part of neither `working` nor `waiting`.
     #[serde(with = "seconds")]
     pub recycling: Duration,
-    /// How often another producer was started in its place: see
+    /// How often it was started again, or another in its place: see
     /// [`replace_lost`](https://docs.rs/gangline/latest/gangline/struct.Builder.html#method.replace_lost). Items and
     /// times are of all of them.
     pub replacements: u64,

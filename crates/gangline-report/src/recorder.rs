@@ -325,10 +325,12 @@ impl Recorder {
     }
 }
 
-/// The items of `report` that the consumer has come to.
+/// The items of `report` that the consumer has come to. Calls of a service are answered in the order in which they are done,
+/// whatever the order of the pool.
 fn consumed(report: &RunReport) -> ConsumedItems {
     let account = report.account;
-    match (report.ending, report.order) {
+    let order = if report.calls.is_some() { Order::Completion } else { report.order };
+    match (report.ending, order) {
         (Ending::InProgress, Order::Completion) => ConsumedItems::Before(0),
         (Ending::InProgress, Order::Input) => ConsumedItems::Before(account.ok),
         (_, _) if account.cancelled == 0 => ConsumedItems::All,

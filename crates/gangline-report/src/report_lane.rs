@@ -139,8 +139,8 @@ impl ItemsInHand {
 
     /// Takes an item that has ended. Returns `None` if its beginning was lost.
     pub fn end(&mut self, item: u64) -> Option<LaneWork> {
-        let is_first = !std::mem::replace(&mut self.is_ending, !self.is_of_worker);
         let work = self.take(item)?;
+        let is_first = !std::mem::replace(&mut self.is_ending, !self.is_of_worker);
         Some(LaneWork { together: self.batch, is_first, ..work })
     }
 

@@ -6,9 +6,9 @@ use super::formats::{Count, LONGEST_TEXT, Many, bounded, clipped};
 use super::vocabulary::Words;
 use crate::failure::Failure;
 
-/// Counts of the batches that were split after
+/// Counts of the batches of which items came again in smaller batches, after
 /// [`producer_work_batch`](https://docs.rs/gangline/latest/gangline/trait.Runner.html#method.producer_work_batch) had
-/// failed for them.
+/// failed for them or not tried them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]

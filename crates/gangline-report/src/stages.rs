@@ -57,7 +57,11 @@ pub fn report(parts: Vec<StagePart>, account: Account) -> RunReport {
         account,
         lasted: reports().map(|report| report.lasted).max().unwrap_or_default(),
         start_up: reports().map(|report| report.start_up).max().unwrap_or_default(),
+        computing: reports().map(|report| report.computing).max().unwrap_or_default(),
         consumer_init: last.consumer_init,
+        destination: last.destination,
+        window_memory: reports().filter_map(|report| report.window_memory).max(),
+        memory: reports().filter_map(|report| report.memory).max(),
         window: reports().map(|report| report.window).fold(0, u64::saturating_add),
         source_working: first.source_working,
         source_waiting: first.source_waiting,
@@ -76,7 +80,6 @@ pub fn report(parts: Vec<StagePart>, account: Account) -> RunReport {
         retries: retries(&stages),
         copies: reports().fold(CopyReport::default(), |all, report| all.and(report.copies)),
         held_back_by: held_back_by(&stages),
-        splits: reports().fold(SplitReport::default(), |all, report| all.and(&report.splits)),
         ..RunReport::default()
     };
     add_lists(&mut whole, &stages);
@@ -85,6 +88,8 @@ pub fn report(parts: Vec<StagePart>, account: Account) -> RunReport {
         whole.bottleneck_stage = stage;
         whole.conclude(conclusion);
     }
+    // Of a single run, splits are to be mended before its start-up. A pipeline is never limited by them.
+    whole.splits = reports().fold(SplitReport::default(), |all, report| all.and(&report.splits));
     whole.stages = stages;
     whole
 }

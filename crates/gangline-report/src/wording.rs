@@ -13,6 +13,7 @@ use serde_json::Value;
 pub(super) use self::advice::{named, settings, write};
 pub(super) use self::failures::name_failures;
 use self::template::{field, fields, filled, secs, text_of};
+use super::RunReport;
 use super::account::Ending;
 use super::conclusion::{
     Bottleneck, BusyPart, CallerForm, Conclusion, Halted, HeadCost, Limit, ListSizes, PartKind,
@@ -41,8 +42,8 @@ pub(super) fn text(conclusion: &Conclusion, vocabulary: Vocabulary) -> String {
 }
 
 /// Names what limited a run: `the producers`.
-pub(super) fn limit(bottleneck: Bottleneck, vocabulary: Vocabulary) -> String {
-    Wording::new(&Conclusion::default(), vocabulary).bottleneck(bottleneck)
+pub(super) fn limit(report: &RunReport) -> String {
+    Wording::new(&report.findings, report.vocabulary).bottleneck(report.bottleneck)
 }
 
 /// What other settings would have made of a run.
