@@ -1,4 +1,6 @@
 //! A parameter from outside, through `CfgNode`: `cargo run --example sum_of_powers -- --set exponent=3`
+//!
+//! Needs the feature `config-files`.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example talks to its user")]
 
 use std::process::ExitCode;

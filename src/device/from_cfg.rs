@@ -40,7 +40,7 @@ impl Devices {
     /// use gangline::gpu::GpuList;
     /// use gangline::{CfgNode, Devices};
     ///
-    /// let cfg = CfgNode::from_yaml_str("{use_gpu: false, gpu_list: 0-3}")?;
+    /// let cfg = CfgNode::new().with("use_gpu", false)?.with("gpu_list", "0-3")?;
     /// assert_eq!(Devices::from_cfg(&cfg, 2)?.to_string(), "cpu*2");
     ///
     /// let gpus: GpuList = cfg.get("gpu_list")?;
