@@ -35,9 +35,8 @@ fn each_sleep_of_a_test_has_a_reason() {
 #[test]
 fn no_test_compares_a_wall_clock_with_an_upper_bound() {
     for (path, text) in test_files() {
-        for line in text.lines().filter(|line| has_upper_bound(line)) {
-            panic!("{path}: a busy machine takes longer: {line}");
-        }
+        let bound = text.lines().find(|line| has_upper_bound(line));
+        assert_eq!(bound, None, "{path}: a busy machine takes longer");
     }
 }
 

@@ -354,10 +354,10 @@ impl<'a, I, T> Shift<'a, I, T> {
             CallOutcome::Each(results) => results.iter().any(Result::is_err),
             CallOutcome::Failed(_) | CallOutcome::Crashed(_) => true,
         };
-        if let CallOutcome::Failed(error) = &worked {
-            if error.is_panic() {
-                self.keeper.lose_state(self.run);
-            }
+        if let CallOutcome::Failed(error) = &worked
+            && error.is_panic()
+        {
+            self.keeper.lose_state(self.run);
         }
         if worked.is_short() {
             self.ahead.hold_back();
