@@ -83,15 +83,19 @@ pub fn report(parts: Vec<StagePart>, account: Account) -> RunReport {
         ..RunReport::default()
     };
     add_lists(&mut whole, &stages);
-    if stages.iter().all(|stage| stage.report.ending != Ending::InProgress) {
-        let (conclusion, stage) = bottleneck_stage::decide(&stages, &whole);
-        whole.bottleneck_stage = stage;
-        whole.conclude(conclusion);
-    }
+    conclude(&mut whole, &stages);
     // Of a single run, splits are to be mended before its start-up. A pipeline is never limited by them.
     whole.splits = reports().fold(SplitReport::default(), |all, report| all.and(&report.splits));
     whole.stages = stages;
     whole
+}
+
+fn conclude(whole: &mut RunReport, stages: &[StageReport]) {
+    if stages.iter().all(|stage| stage.report.ending != Ending::InProgress) {
+        let (conclusion, stage) = bottleneck_stage::decide(stages, whole);
+        whole.bottleneck_stage = stage;
+        whole.conclude(conclusion);
+    }
 }
 
 fn named((number, StagePart { name, report, .. }): (usize, StagePart)) -> StageReport {
