@@ -41,7 +41,28 @@ use crate::run::no_output::{NO_PARTS, NoOutput, PartMark};
 use crate::run::parts::{Holes, ItemPath, OpenParents, PartStage};
 use crate::runner::RunControl;
 
-/// Expands a parent.
+/// Expands a parent: what [`Expand`](crate::expansion::Expand) has of a closure.
+///
+/// ```
+/// use gangline::expansion::{Expand, Unfold};
+/// use gangline::{OrderedRunner, Runner, each};
+///
+/// fn limited<'h, R, S, U>(expansion: Expand<'h, R, S, U>) -> Expand<'h, R, S, U>
+/// where
+///     R: Runner + 'static,
+///     S: Runner<Output: Sync> + 'static,
+///     U: Unfold<S::Output>,
+/// {
+///     expansion.open_parents(4)
+/// }
+///
+/// let pool = OrderedRunner::new(each(|n: u64| Ok(n)), 1)?;
+/// let parts = limited(pool.expand(|n| 0..**n)).then(OrderedRunner::new(each(|n: u64| Ok(n)), 1)?);
+/// let sums = parts.gather(|_| 0, |sum, _, _, n| *sum += n);
+/// let last = OrderedRunner::new(each(|(_, sum): (std::sync::Arc<u64>, u64)| Ok(sum)), 1)?;
+/// assert_eq!(sums.then(last).run([3, 4])?, [3, 6]);
+/// # Ok::<(), gangline::BoxError>(())
+/// ```
 pub trait Unfold<P>: Send + Sync + 'static {
     /// One part.
     type Part: Send;

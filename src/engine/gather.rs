@@ -18,7 +18,30 @@ use crate::run::Run;
 use crate::run::no_output::{FailedItem, NoOutput, PartMark};
 use crate::run::parts::{Holes, ItemPath, PartStage};
 
-/// Folds the parts of a parent.
+/// Folds the parts of a parent: what [`Gather`](crate::expansion::Gather) has of its closures.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use gangline::expansion::{FoldParts, Gather};
+/// use gangline::{OrderedRunner, Runner, each};
+///
+/// /// The sums of all parents, whatever their stages are.
+/// fn sums<R, S, F>(gather: Gather<'static, R, S, u64, F>) -> gangline::Result<Vec<u64>>
+/// where
+///     R: Runner<Input = u64> + 'static,
+///     S: Runner + 'static,
+///     F: FoldParts<u64, S::Output, Item = (Arc<u64>, u64)>,
+/// {
+///     let last = OrderedRunner::new(each(|(_, sum): (Arc<u64>, u64)| Ok(sum)), 1)?;
+///     Ok(gather.then(last).run([3, 4])?)
+/// }
+///
+/// let pool = || OrderedRunner::new(each(|n: u64| Ok(n)), 1);
+/// let parts = pool()?.expand(|n| 0..**n).then(pool()?);
+/// assert_eq!(sums(parts.gather(|_| 0, |sum, _, _, n| *sum += n))?, [3, 6]);
+/// # Ok::<(), gangline::BoxError>(())
+/// ```
 pub trait FoldParts<P, X>: Send + Sync + 'static {
     /// What the parts are folded into.
     type Gathered: Send + 'static;
