@@ -16,6 +16,7 @@ pub(crate) mod held;
 pub(crate) mod job_runner;
 pub(crate) mod lane;
 pub(crate) mod limits;
+pub(crate) mod list_failure;
 mod memory_watch;
 pub(crate) mod process;
 pub(crate) mod protocol;

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::execute::job_runner::{JobWork, ListFailure, Tried, Worked};
+use crate::execute::job_runner::{JobWork, Tried, Worked};
 use crate::execute::lane::Lanes;
+use crate::execute::list_failure::ListFailure;
 use crate::execute::process::ProcessEnd;
 use crate::execute::warm::{Loading, Warm, WorkerFacts};
 use crate::locking::lock;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::thread;
 
 use crate::execute::lane::{Lane, Lanes};
+use crate::execute::list_failure::ListFailure;
 use crate::execute::process::OutputStream;
 use crate::execute::records::Unwritten;
 use crate::execute::shared::SharedRun;
@@ -17,7 +18,6 @@ use crate::plan::gate::{Admission, Gate};
 use crate::plan::job::Job;
 use crate::plan::rules::Output;
 use crate::plan::texts::OnSlot;
-use gangline::error::{OutOfMemory, Untried};
 use gangline::{BoxError, ConsumerContext, Error, ProducerContext, Result, Runner};
 
 /// The jobs of one lane, and how to execute them.
@@ -71,28 +71,6 @@ pub(crate) enum Worked {
     Ended(JobOutcome),
     /// Its list failed as a whole, and is to be split. The outcome counts if nothing is tried again.
     Left(JobOutcome, ListFailure),
-}
-
-/// Why a list failed as a whole.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ListFailure {
-    /// The worker was ended with the list in hand, which costs each job that is left an attempt.
-    Died,
-    /// The worker rejected it.
-    Rejected,
-    /// The device has no memory for a list of this size.
-    OutOfMemory,
-}
-
-impl ListFailure {
-    /// The error of a job in such a list that comes again in a smaller one.
-    pub(crate) fn error(self, result: &JobResult) -> BoxError {
-        let why = result.error().unwrap_or_default();
-        match self {
-            ListFailure::OutOfMemory => Untried::new(OutOfMemory::new(why)).into(),
-            ListFailure::Died | ListFailure::Rejected => Untried::new(why).into(),
-        }
-    }
 }
 
 /// What the library gets for a job.

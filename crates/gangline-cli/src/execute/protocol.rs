@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use self::lossy_text::{lossy_text, replace_non_finite};
-use crate::execute::job_runner::ListFailure;
+use crate::execute::list_failure::ListFailure;
 use crate::output::json_text::{compact, without_mark};
 use crate::plain::{Plain, beginning};
 

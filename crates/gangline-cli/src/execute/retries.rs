@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use crate::execute::job_runner::ListFailure;
+use crate::execute::list_failure::ListFailure;
 use crate::locking::lock;
 use crate::output::capture::Captured;
 use crate::output::cut_off::CutOff;

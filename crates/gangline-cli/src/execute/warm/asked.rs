@@ -2,7 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use crate::execute::job_runner::{ListFailure, Tried, Worked};
+use crate::execute::job_runner::{Tried, Worked};
+use crate::execute::list_failure::ListFailure;
 use crate::output::outcome::{JobResult, Printed};
 use crate::output::place::ResultPlace;
 use crate::plan::job::Job;

@@ -8,7 +8,8 @@ use serde_json::value::RawValue;
 
 use crate::error::CliError;
 use crate::execute::commands;
-use crate::execute::job_runner::{ListFailure, Tried, Worked};
+use crate::execute::job_runner::{Tried, Worked};
+use crate::execute::list_failure::ListFailure;
 use crate::execute::process::ProcessEnd;
 use crate::execute::protocol::MessageForm;
 use crate::execute::retries::DEATHS_OF_ITEM;

@@ -7,7 +7,7 @@ use std::time::{Instant, SystemTime};
 use serde_json::value::RawValue;
 
 use crate::execute::conversation::{Aside, LONGEST, Silence};
-use crate::execute::job_runner::ListFailure;
+use crate::execute::list_failure::ListFailure;
 use crate::execute::process::ProcessEnd;
 use crate::execute::protocol::{
     self, Item, ItemList, MessageForm, Violation, WorkerAnswer, WorkerReply,
