@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::source::{Files, child, has_word};
-use crate::{CRATES, LAYERS};
+use crate::{CRATES, LAYERS, PROGRAM};
 
 /// The number of a file's layer, from the top; the crate root is above all.
 pub fn layer(file: &str) -> usize {
@@ -142,7 +142,7 @@ fn absolute(file: &str, path: &str, code: &Files) -> Option<String> {
 /// The crate that a file is in; empty for the library itself.
 fn home(file: &str) -> &str {
     let top = file.split("::").next().unwrap_or_default();
-    if CRATES.iter().any(|(name, _)| *name == top) { top } else { "" }
+    if CRATES.iter().chain([&PROGRAM]).any(|(name, _)| *name == top) { top } else { "" }
 }
 
 fn parent(file: &str) -> &str {

@@ -8,9 +8,8 @@ use std::path::{Component, Path};
 use serde_json::Value;
 
 use crate::args::dockerfile::DockerfileArgs;
-use crate::error::{CliError, Context};
+use crate::error::{CliError, Context, usage};
 use crate::exit;
-use crate::plan::usage;
 
 /// The files of an image: paths below this folder, with `/` between their parts.
 struct Contents {

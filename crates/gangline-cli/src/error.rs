@@ -6,6 +6,8 @@ use std::io;
 
 use gangline::BoxError;
 
+use crate::exit;
+
 /// A failure, and the exit status that it leads to.
 #[derive(Debug)]
 pub(crate) struct CliError {
@@ -37,6 +39,11 @@ impl fmt::Display for CliError {
 }
 
 impl Error for CliError {}
+
+/// A wrong use of the program.
+pub(crate) fn usage(text: &str) -> CliError {
+    CliError::new(exit::USAGE, text)
+}
 
 /// Says what failed, with the reason as its source.
 #[derive(Debug, thiserror::Error)]

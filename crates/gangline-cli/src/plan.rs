@@ -41,7 +41,7 @@ use crate::args::inputs::InputGrouping;
 use crate::args::list_size::ListSize;
 use crate::args::typed::{Kind, Typed, TypedSource};
 use crate::args::workers::{WorkerCount, Workers};
-use crate::error::{CliError, Context};
+use crate::error::{CliError, Context, usage};
 use crate::exit;
 use crate::plan::failed::failed_jobs;
 use crate::plan::files::check_purposes;
@@ -444,8 +444,4 @@ fn of_job_file(error: JobFileError) -> CliError {
         JobFileError::Line { .. } => exit::USAGE,
     };
     CliError::new(exit, error)
-}
-
-pub(crate) fn usage(text: &str) -> CliError {
-    CliError::new(exit::USAGE, text)
 }

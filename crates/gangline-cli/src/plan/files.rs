@@ -6,8 +6,7 @@ use std::path::{self, Path, PathBuf};
 
 use crate::args::RunArgs;
 use crate::args::workers::Workers;
-use crate::error::CliError;
-use crate::plan::usage;
+use crate::error::{CliError, usage};
 
 /// Refuses a file that would be written for two options, or while it is read.
 pub(crate) fn check_purposes(args: &RunArgs) -> Result<(), CliError> {

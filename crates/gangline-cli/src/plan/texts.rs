@@ -6,12 +6,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::args::RunArgs;
-use crate::error::{CliError, Context};
+use crate::error::{CliError, Context, usage};
 use crate::exit;
 use crate::plan::job::Job;
 use crate::plan::mark::{InputMarks, Marks};
 use crate::plan::template::Template;
-use crate::plan::usage;
 
 /// The texts of one lane.
 #[derive(Debug, Clone, Default)]
