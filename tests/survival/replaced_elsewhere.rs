@@ -31,12 +31,18 @@ fn a_service_calls_a_producer_init_again_that_fails() {
         let inits = AtomicU64::new(0);
         let hooks = Hooks::new().init(move |_| match inits.fetch_add(1, SeqCst) {
             0 | 1 => Err("the device is busy".into()),
-            _ => Ok(()),
+            _ => {
+                thread::sleep(Duration::from_millis(200));
+                Ok(())
+            }
         });
         let builder = UnorderedRunner::builder(hooks).devices(1).init_in_run();
         let service = builder.replace_lost(2).build().unwrap().into_service();
         assert_eq!(service.call(7).unwrap(), 7);
-        assert_eq!(service.report().producers[0].replacements, 2, "{}", service.report());
+        let report = service.report();
+        let producer = &report.producers[0];
+        assert_eq!(producer.replacements, 2, "{report}");
+        assert!(producer.times.loading <= report.lasted, "each moment counts once: {report}");
         service.close().unwrap();
     });
 }

@@ -241,6 +241,44 @@ fn widened(row: &[u64], from: Duration, to: Duration) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Bottleneck, Destination, ProducerReport};
+
+    /// Two stages with 100 items, whose start-up took longer than the run, and which hand outputs to the caller.
+    fn pipeline(splits: SplitReport) -> RunReport {
+        let stage = |destination| RunReport {
+            ending: Ending::Finished,
+            account: Account::new(100, 100, 0, 0, Some(0)),
+            lasted: Duration::from_secs(3),
+            start_up: Duration::from_secs(6),
+            computing: Duration::from_secs(5),
+            producers: vec![ProducerReport { items: 100, ..ProducerReport::default() }],
+            splits: splits.clone(),
+            destination,
+            window_memory: Some(64),
+            memory: Some(1_024),
+            ..RunReport::default()
+        };
+        let stages = [stage(Destination::NextStage), stage(Destination::Outputs)];
+        let parts = stages.map(|report| StagePart { name: None, report });
+        report(parts.into(), Account::new(100, 100, 0, 0, Some(0)))
+    }
+
+    #[test]
+    fn what_stages_share_is_in_the_whole() {
+        let whole = pipeline(SplitReport::default());
+        assert_eq!(whole.destination, Destination::Outputs);
+        assert_eq!(whole.computing, Duration::from_secs(5), "that of one process");
+        assert_eq!((whole.window_memory, whole.memory), (Some(64), Some(1_024)));
+    }
+
+    #[test]
+    fn splits_hide_no_start_up_of_a_pipeline() {
+        let splits = SplitReport { batches: 10, split: 10, calls: 30, ..SplitReport::default() };
+        let (whole, split) = (pipeline(SplitReport::default()), pipeline(splits));
+        assert_eq!(whole.bottleneck, Bottleneck::StartUp, "{whole}");
+        assert_eq!(split.conclusion, whole.conclusion);
+        assert_eq!(split.splits.split, 20, "they are counted");
+    }
 
     #[test]
     fn wider_bins_have_the_same_sum() {

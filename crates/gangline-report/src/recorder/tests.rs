@@ -1,5 +1,6 @@
 use super::*;
 use crate::account::Account;
+use crate::call_report::CallReport;
 use crate::recorded_times::MOST_MEASURED;
 use crate::samples::{PlayedRun, failure, micros};
 use crate::{Bottleneck, RetryOutcome, SpentIn, SpentTime, TimeKind};
@@ -234,6 +235,18 @@ fn an_item_that_is_waited_for_keeps_its_key_also_between_attempts() {
     let stalls = played.end(9_000).stalls;
     let keys: Vec<_> = stalls.iter().map(|stall| stall.key.as_deref()).collect();
     assert_eq!(keys, [Some("key 7"), Some("key 8"), None]);
+}
+
+#[test]
+fn a_call_that_waits_for_its_retry_has_not_succeeded_when_later_calls_are_answered() {
+    let mut played = PlayedRun::new(1);
+    played.retry(1_000, Failure { item: Some(0), attempts: 1, ..Failure::default() });
+    let mut totals = played.totals.clone();
+    totals.ending = Ending::InProgress;
+    totals.account.ok = 50;
+    totals.calls = Some(CallReport::default());
+    let report = played.recorder.report_with(totals);
+    assert_eq!((report.retries.items, report.retries.succeeded), (1, 0), "{report}");
 }
 
 #[test]
