@@ -1,6 +1,6 @@
-//! Reads the library with its crates and checks what docs/architecture.md promises of them: imports run down the
-//! layers, no files import each other in a circle, files, functions and parameter lists stay short, types stay small,
-//! each name stands for one type, and only what calls a hook knows the runner.
+//! Reads the library with its crates and checks what docs/architecture.md promises of them. Imports run down the layers,
+//! and no files import each other in a circle. Files, functions and parameter lists stay short, and types small. Each name
+//! stands for one type. Only what calls a hook knows the runner.
 //!
 //! It reads text, not syntax trees: comments, strings and tests are blanked first, and the code is as rustfmt
 //! leaves it.
