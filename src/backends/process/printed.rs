@@ -10,6 +10,9 @@ use crate::base::panic::catch;
 const KEPT: usize = 4 << 10;
 /// A line that is longer is handed on in pieces.
 const LONGEST_LINE: usize = 16 << 10;
+/// The lines of a Rust backtrace that are kept for an error: with more of them, the message of the
+/// panic, which stands before them, would not be among the last bytes.
+const BACKTRACE_LINES: usize = 12;
 
 /// Where the lines of workers go.
 #[derive(Clone, Default)]
@@ -38,6 +41,8 @@ pub(super) struct PrintedPipe {
 struct OutputLines {
     line: Vec<u8>,
     tail: Vec<u8>,
+    /// The lines of the backtrace that is being printed, so far.
+    backtrace_lines: Option<usize>,
 }
 
 impl PrintSink {
@@ -145,9 +150,6 @@ impl PrintedPipe {
 impl OutputLines {
     /// Calls `sink` with each whole line, with its end.
     fn add(&mut self, bytes: &[u8], sink: &dyn Fn(&[u8])) {
-        self.tail.extend_from_slice(bytes);
-        let surplus = self.tail.len().saturating_sub(KEPT);
-        self.tail.drain(..surplus);
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             self.line.extend_from_slice(piece);
             if piece.ends_with(b"\n") || self.line.len() >= LONGEST_LINE {
@@ -159,7 +161,21 @@ impl OutputLines {
     fn finish(&mut self, sink: &dyn Fn(&[u8])) {
         if !self.line.is_empty() {
             sink(&self.line);
+            self.keep();
             self.line.clear();
+        }
+    }
+
+    fn keep(&mut self) {
+        self.backtrace_lines = match self.backtrace_lines {
+            _ if self.line.starts_with(b"stack backtrace:") => Some(0),
+            Some(lines) if self.line.starts_with(b" ") => Some(lines + 1),
+            _ => None,
+        };
+        if self.backtrace_lines.is_none_or(|lines| lines <= BACKTRACE_LINES) {
+            self.tail.extend_from_slice(&self.line);
+            let surplus = self.tail.len().saturating_sub(KEPT);
+            self.tail.drain(..surplus);
         }
     }
 }
@@ -191,8 +207,20 @@ mod tests {
             lines.add(&[b'x'; 1000], &|_| ());
         }
         lines.add(b"the end", &|_| ());
+        lines.finish(&|_| ());
         assert_eq!(lines.tail.len(), KEPT);
         assert!(lines.tail.ends_with(b"xthe end"));
         assert!(lines.line.len() < LONGEST_LINE);
+    }
+
+    #[test]
+    fn a_backtrace_does_not_push_out_the_message() {
+        let mut lines = OutputLines::default();
+        lines.add(b"it broke\nstack backtrace:\n", &|_| ());
+        (0..200).for_each(|n| lines.add(format!("  {n}: a_function\n").as_bytes(), &|_| ()));
+        lines.add(b"note: some details are omitted\n", &|_| ());
+        let kept = String::from_utf8_lossy(&lines.tail);
+        assert!(kept.starts_with("it broke\nstack backtrace:\n  0: a_function\n"), "{kept}");
+        assert!(kept.ends_with("  11: a_function\nnote: some details are omitted\n"), "{kept}");
     }
 }
