@@ -16,6 +16,7 @@ from gangline._loop import worker
 from gangline._records import Record
 
 if TYPE_CHECKING:
+    from gangline._broker import Nats
     from gangline._executor import Executor
     from gangline._futures import CallFuture
     from gangline._options import Batch, ForkServer
@@ -40,6 +41,7 @@ __all__ = [
     "Forked",
     "Full",
     "JobFailed",
+    "Nats",
     "NoWorkers",
     "Parts",
     "Pipeline",
@@ -64,6 +66,7 @@ _LATER = {
     "ConsumerContext": "_runner",
     "Executor": "_executor",
     "ForkServer": "_options",
+    "Nats": "_broker",
     "Parts": "_pipeline",
     "Pipeline": "_pipeline",
     "Pool": "_pool",

@@ -27,6 +27,9 @@ MOST_TAKEN = 64
 #: its error, or ``None`` if an earlier run had done it.
 Taken = tuple[int, Optional[int], int, float, Any]
 
+#: The ids of the GPUs of each worker; ``None`` of one on another machine.
+Places = Sequence[Optional[tuple[str, ...]]]
+
 #: How values go to workers and come back.
 AnyValues = Union[Sender, Shared, StageValues]
 
@@ -151,7 +154,7 @@ class Call:
         self._native.send(list(zip(names, packed)))
 
 
-def record_of(taken: Taken, key: Any, output: Any, unsent: Optional[str], places: Sequence[tuple[str, ...]]) -> Record:
+def record_of(taken: Taken, key: Any, output: Any, unsent: Optional[str], places: Places) -> Record:
     """Make the record of an item from its rebuilt output, or from the error of an input that could not be sent."""
     index, worker, attempts, seconds, end = taken
     error: Optional[str] = None
@@ -161,7 +164,9 @@ def record_of(taken: Taken, key: Any, output: Any, unsent: Optional[str], places
         error = end
     elif isinstance(output, Unreadable):
         error, output = f"the output cannot be rebuilt: {first_line(output.error)}", None
-    gpus = () if worker is None else places[worker]
+    gpus = None if worker is None else places[worker]
+    if gpus is None:
+        worker, gpus = None, ()
     return Record(index, key, output, error, gpus, seconds, attempts, worker)
 
 

@@ -7,7 +7,10 @@ import os
 import re
 import subprocess
 from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple, Optional, Union
+from typing import TYPE_CHECKING, Literal, NamedTuple, Optional, Union
+
+if TYPE_CHECKING:
+    from gangline._broker import Nats
 
 __all__ = [
     "Batch",
@@ -100,9 +103,13 @@ class Options(NamedTuple):
     sees_all: bool = False
     #: Whether failed attempts are shown.
     verbose: bool = False
+    #: The broker of workers on other machines.
+    nats: Optional[Nats] = None
 
     def count_workers(self) -> int:
-        """Return how many workers there will be."""
+        """Return how many workers there will be; on other machines, how many may be."""
+        if self.nats is not None:
+            return self.nats.max_workers
         if self.devices is not None:
             return count_devices(self.devices)
         gpus = None if self.gpus is None else count_gpus(self.gpus)

@@ -384,21 +384,30 @@ class Receiver(_Values):
     def __init__(self, setup: bytes) -> None:
         super().__init__()
         file = io.BytesIO(setup)
-        version, path, arguments, names = pickle.Unpickler(file).load()
+        version, path, arguments, names = self._reader(file).load()
         if version != sys.version_info[:2]:
             ours, theirs = (".".join(map(str, each)) for each in (sys.version_info[:2], version))
             raise RuntimeError(f"this worker has Python {ours}, and the driver Python {theirs}: use the same one")
-        sys.path[:] = path
-        sys.argv[:] = arguments
         self._main = sys.modules["__main__"] = types.ModuleType("__main__")
-        vars(self._main).update(names, __builtins__=__builtins__)
-        reader = pickle.Unpickler(file)
+        vars(self._main).update(__builtins__=__builtins__)
+        self._take_surroundings(path, arguments, names)
+        reader = self._reader(file)
         # A thread that unpickles the next list lets `work` go on at once.
         sys.setswitchinterval(SWITCH_INTERVAL)
         self.functions = reader.load()
         definitions = reader.load()
         self._definitions.set_up(definitions)
         self._show(definitions)
+
+    def _reader(self, file: io.BytesIO) -> pickle.Unpickler:
+        """Return what reads the setup."""
+        return pickle.Unpickler(file)
+
+    def _take_surroundings(self, path: list[str], arguments: list[str], names: dict[str, Any]) -> None:
+        """Give this process what the driver has."""
+        sys.path[:] = path
+        sys.argv[:] = arguments
+        vars(self._main).update(names)
 
     def _show(self, definitions: Sequence[Any]) -> None:
         # Tasks may pickle by name, as joblib and PyTorch do.

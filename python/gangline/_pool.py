@@ -6,11 +6,13 @@ import os
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence, Sized
 from typing import TYPE_CHECKING, Any, Callable, Generic, Literal, Optional, Union, overload
 
+from gangline._broker import Nats, checked_nats, refuse_with_nats
 from gangline._call import Call, check_owner
 from gangline._calls import CallItem, value_of
 from gangline._context import Context
 from gangline._errors import PoolError
 from gangline._keys import check_keys, input_text, key_text, keys_of, report_names
+from gangline._nats import setup_text
 from gangline._objects import Shared
 from gangline._options import (
     Batch,
@@ -31,7 +33,7 @@ from gangline._progress import Progress
 from gangline._records import Record
 from gangline._shown import named, place_text, shown_or_plain, state_text
 from gangline._types import AnyBatch, Handle, In, Out, PoolOptions, State
-from gangline._workers import AnyWorkers, JournaledWorkers, Workers
+from gangline._workers import AnyWorkers, JournaledWorkers, Setup, Workers
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -80,6 +82,8 @@ class Pool(WorkersOwner, Generic[State, In, Out]):
     ``start``             ``"spawn"``, a new process for each worker; or ``"forkserver"``, forks of one that has
                           imported the modules of the functions: ``gangline.ForkServer(["torch"])`` names others
     ``visible``           ``"all"``: a worker sees all GPUs, and its ``device`` has the number of its own
+    ``nats``              the broker of workers on other machines, each of which has devices of its own:
+                          ``"nats://127.0.0.1:4222"`` or a :class:`Nats`; ``gangline worker --serve python`` starts one
     ``verbose``           shows failed attempts on standard error
     ====================  =========================================================================================
 
@@ -177,6 +181,7 @@ class Pool(WorkersOwner, Generic[State, In, Out]):
         share: bool = False,
         lock_gpus: Union[bool, Literal["wait"]] = False,
         visible: Literal["own", "all"] = "own",
+        nats: Union[str, Nats, None] = None,
         key: Optional[Callable[[Any], Any]] = None,
         journal: Union[str, os.PathLike[str], None] = None,
         resume: bool = False,
@@ -185,6 +190,23 @@ class Pool(WorkersOwner, Generic[State, In, Out]):
         verbose: bool = False,
     ) -> None:
         callables(load=load, work=work, finish=finish, end=end, key=key)
+        broker = checked_nats(nats)
+        if broker is not None:
+            refuse_with_nats(
+                {
+                    "gpus": gpus,
+                    "workers": workers,
+                    "devices": devices,
+                    "backend": backend,
+                    "start": start,
+                    "threads": threads,
+                    "share": share,
+                    "lock_gpus": lock_gpus,
+                    "visible": visible,
+                    "max_restarts": max_restarts,
+                    "end_timeout": end_timeout,
+                }
+            )
         one_of("order", order, ("input", "completion"))
         one_of("visible", visible, ("own", "all"))
         one_of("backend", backend, ("processes", "threads"))
@@ -222,6 +244,7 @@ class Pool(WorkersOwner, Generic[State, In, Out]):
             fork_server=checked_start(start, backend),
             sees_all=visible == "all",
             verbose=verbose,
+            nats=broker,
         )
         least, most = min_workers or 1, self._options.count_workers()
         if least > most:
@@ -230,6 +253,9 @@ class Pool(WorkersOwner, Generic[State, In, Out]):
         kind = Sender if backend == "processes" else Shared
         self._values: Union[Sender, Shared] = kind((load, work, finish, end))
         self._functions = (load, work, finish, end)
+        self._setup: Setup = self._values.setup
+        if broker is not None and isinstance(self._values, Sender):
+            self._setup = setup_text(self._values, self._functions)
         self._name = named(work)
         self._order = order
         self._key = key
@@ -481,7 +507,7 @@ class Pool(WorkersOwner, Generic[State, In, Out]):
             if self._options.journal is not None:
                 made = JournaledWorkers(
                     self._options,
-                    self._values.setup,
+                    self._setup,
                     self._functions,
                     self._objects,
                     has_keys=has_keys,
@@ -492,7 +518,7 @@ class Pool(WorkersOwner, Generic[State, In, Out]):
             if not self._workers:
                 self._last = Workers(
                     self._options,
-                    self._values.setup,
+                    self._setup,
                     self._functions,
                     self._objects,
                     are_named=has_keys or self._key is not None,

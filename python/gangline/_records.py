@@ -23,13 +23,13 @@ class Record(NamedTuple):
     value: Any
     #: Why the item failed: one line, and the traceback below it. ``None`` if it succeeded.
     error: Optional[str]
-    #: The ids of the GPUs of its worker.
+    #: The ids of the GPUs of its worker, if that is on this machine.
     gpus: tuple[str, ...]
     #: How long its last attempt took.
     seconds: float
     #: The number of attempts; 0 if it never reached a worker.
     attempts: int
-    #: The number of its worker, from 0; ``None`` if it never reached one.
+    #: The number of its worker, from 0; ``None`` if it never reached one, or if that is on another machine.
     worker: Optional[int] = None
 
     @property

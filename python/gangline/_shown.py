@@ -51,6 +51,8 @@ def named(function: Any) -> str:
 
 def place_text(options: Options) -> str:
     """Return where workers run, as the option that says it."""
+    if options.nats is not None:
+        return f"nats={options.nats!r}"
     if options.devices is not None:
         return f"devices={one_line(options.devices)!r}"
     if options.gpus is not None:

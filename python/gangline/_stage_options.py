@@ -6,6 +6,7 @@ import functools
 from collections.abc import Iterable
 from typing import Any, Callable, Literal, Optional, TypedDict, Union
 
+from gangline._broker import Nats, checked_nats
 from gangline._options import Options, Start, Time, at_least, device_list, gpu_list, one_of
 
 __all__ = ["StageOptions", "checked_options", "name_of"]
@@ -34,6 +35,7 @@ class StageOptions(TypedDict, total=False):
     share: bool
     lock_gpus: Union[bool, Literal["wait"]]
     visible: Literal["own", "all"]
+    nats: Union[str, Nats, None]
     name: Optional[str]
 
 
@@ -44,6 +46,7 @@ def checked_options(given: dict[str, Any], whole: Options) -> Options:
         if name not in allowed:
             raise TypeError(f"a stage has no option {name}=")
     visible = given.pop("visible", "own")
+    given["nats"] = checked_nats(given.get("nats"))
     batch = given.get("batch")
     one_of("visible", visible, ("own", "all"))
     one_of("lock_gpus", given.get("lock_gpus", False), (True, False, "wait"))

@@ -9,7 +9,7 @@ from typing import Any, Callable, Optional, Union
 from gangline._errors import full_text
 from gangline._loop import flush
 from gangline._pickling import Receiver, Sender, Unreadable
-from gangline._worker import Failure, Finishing, Place, Worker, failure
+from gangline._worker import Failure, Finishing, Place, Worker, failure, here, receiver_of
 
 __all__ = ["Expansion", "StageValues", "no_state", "start", "start_here"]
 
@@ -70,11 +70,12 @@ def rebuilt(packed: tuple[Any, ...], read: Iterator[Any]) -> Any:
     return (values[0], values[1:]) if unreadable is None else unreadable
 
 
-def start(setup: bytes, place: Place, stage: int) -> Union[Worker, Failure]:
+def start(setup: Union[bytes, str], place: Place, stage: int) -> Union[Worker, Failure]:
     """Rebuild the functions of a stage in a process, and call ``load``."""
     try:
-        receiver = Receiver(setup)
+        receiver = receiver_of(setup)
         values = StageValues(receiver, gives_objects=False)
+        place = here(place) if isinstance(setup, str) else place
         return Worker(values, with_state(receiver.functions[stage]), place, Finishing.LATER)
     except BaseException as error:
         return failure(error)

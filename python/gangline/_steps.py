@@ -7,6 +7,8 @@ import itertools
 from collections.abc import Iterable
 from typing import Any, Callable, NamedTuple, Optional, Union
 
+from gangline._broker import Nats, refuse_with_nats
+from gangline._nats import setup_text
 from gangline._options import Options, at_least, callables, checked_start, one_of
 from gangline._pickling import Sender
 from gangline._shown import one_line
@@ -86,11 +88,24 @@ class Steps:
             raise TypeError(f"name must be a text, got {name!r}")
         name = name or name_of(work)
         at_least(1, window=options.get("window"))
+        if options.get("nats") is not None:
+            refuse_with_nats(options)
         backend = options.pop("backend", "processes")
         one_of("backend", backend, ("processes", "threads"))
         fork_server = checked_start(options.pop("start", "spawn"), backend)
         checked = checked_options(options, self._settings.options)._replace(fork_server=fork_server)
+        self._refuse_shared_namespace(name, checked.nats)
         return (*self._steps, Stage(self._free(name), (load, work, finish, end), checked, backend == "threads"))
+
+    def _refuse_shared_namespace(self, name: str, nats: Optional[Nats]) -> None:
+        """Fail if an earlier stage has the same workers. Each serves one stage, so the other would wait."""
+        for step in self._steps:
+            other = step.options.nats if isinstance(step, Stage) else None
+            if other is not None and nats is not None and nats.has_workers_of(other):
+                raise ValueError(
+                    f"stages {step.name} and {name} have the workers of one namespace, {nats.namespace!r}, and each "
+                    f"serves one stage: give one of them another, such as gangline.Nats(url, namespace='{name}')"
+                )
 
     def _with_expansion(
         self, function: Callable[[Any], Iterable[Any]], open_parents: Optional[int]
@@ -146,7 +161,8 @@ def line_of(steps: tuple[Step, ...], whole: Options) -> Line:
                 setup: Any = functools.partial(start_here, step.functions, values)
                 add(native_options(step.options, setup), step.name, workers, window=window)
             else:
-                options = native_options(step.options, sender.setup, functions)
+                setup = sender.setup if step.options.nats is None else setup_text(sender, functions)
+                options = native_options(step.options, setup, functions)
                 add(options, step.name, workers, window=window, index=next(indices))
             continue
         if joining is not None or not stages:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Callable, Literal, Optional, TypedDict, Union
 
+from gangline._broker import Nats
 from gangline._options import Batch, Paths, Start, Time
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class ExecutorOptions(TypedDict, total=False):
     share: bool
     lock_gpus: Union[bool, Literal["wait"]]
     visible: Literal["own", "all"]
+    nats: Union[str, Nats, None]
     report: Paths
     verbose: bool
 

@@ -56,15 +56,31 @@ class Unfinished(NamedTuple):
     returned: Any
 
 
-def start(setup: bytes, place: Place) -> Union[Worker, Failure]:
-    """Rebuild the functions of a pool in a process, and call ``load``."""
+def start(setup: Union[bytes, str], place: Place) -> Union[Worker, Failure]:
+    """Rebuild the functions of a pool in a process, and call ``load``. A text is of a driver that may be elsewhere."""
     try:
-        values = Receiver(setup)
-        return Worker(values, values.functions, place, Finishing.LATER)
+        values = receiver_of(setup)
+        return Worker(values, values.functions, here(place) if isinstance(setup, str) else place, Finishing.LATER)
     except BaseException as error:
         return failure(error)
     finally:
         flush()
+
+
+def receiver_of(setup: Union[bytes, str]) -> Receiver:
+    """Rebuild the functions of a driver."""
+    if isinstance(setup, bytes):
+        return Receiver(setup)
+    from gangline._nats import NatsReceiver
+
+    return NatsReceiver(setup)
+
+
+def here(place: Place) -> Place:
+    """Return the place with what this machine knows of it: the GPUs that are visible, and the number of threads."""
+    number, _, device, threads = place
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "") if device.startswith("cuda") else ""
+    return number, visible.split(",") if visible else [], device, int(os.environ.get("OMP_NUM_THREADS", threads))
 
 
 def start_here(functions: Any, place: Place) -> Union[Worker, Failure]:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any, Callable, Optional, Union
 
 from gangline import _start
+from gangline._broker import native_nats
 from gangline._definitions import surroundings
 from gangline._errors import NoWorkers
 from gangline._modules import modules_of
@@ -31,6 +32,7 @@ from gangline._report import report_of
 __all__ = [
     "AnyWorkers",
     "JournaledWorkers",
+    "Setup",
     "StageWorkers",
     "Workers",
     "end_abandoned",
@@ -44,8 +46,9 @@ __all__ = [
 #: The script of a fork server, which this process does not import.
 FORK_SERVER = os.path.join(os.path.dirname(_start.__file__), "_fork_server.py")
 
-#: What workers are made from: the pickled functions, or what is called with the place of a thread.
-Setup = Union[bytes, Callable[[Any], Any]]
+#: What workers are made from: the pickled functions, the text for other machines, or what is called with the place of a
+#: thread.
+Setup = Union[bytes, str, Callable[[Any], Any]]
 
 
 class AnyWorkers:
@@ -53,7 +56,7 @@ class AnyWorkers:
 
     def __init__(self, native: Union[NativePool, NativePipeline]) -> None:
         self._native = native
-        self.gpus = [tuple(place) for place in native.places()]
+        self.gpus = [None if place is None else tuple(place) for place in native.places()]
         #: Whether a call has failed with an error of the pool, so that the next call needs other workers.
         self.has_failed = False
         #: Whether the report has the names of items.
@@ -191,6 +194,7 @@ def native_options(options: Options, setup: Setup, functions: Any = None) -> dic
     server = options.fork_server
     return {
         "functions": setup,
+        "cluster": None if options.nats is None else native_nats(options.nats),
         "placement": {
             "gpus": options.gpus,
             "devices": options.devices,

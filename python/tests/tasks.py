@@ -331,3 +331,11 @@ def pool_in_a_task(_, x):
 
 def fail_always(state, x):
     raise ValueError(f"bad {x}")
+
+
+def say(_, text):
+    print(text)
+
+
+def plus_one_each(_, xs):
+    return [x + 1 for x in xs]

@@ -1,7 +1,7 @@
 //! Makes a process a worker.
 
 use gangline::Runner;
-use gangline::process::{AnyRecipe, Recipe};
+use gangline::process::{AnyRecipe, Processes, Recipe};
 
 use crate::hosting::Host;
 use crate::worker_client::serve_if_asked;
@@ -26,8 +26,25 @@ impl<R: Runner + 'static> ClusterRecipe for Recipe<R> {}
 /// # }
 /// ```
 pub fn worker_main(recipes: &[&dyn ClusterRecipe]) {
+    worker_main_with(Processes::new(), recipes);
+}
+
+/// Does what [`worker_main`] does. If the worker of a cluster has its hooks run in child processes, which
+/// `GANGLINE_PROCESSES=1` asks for, they are started as `processes` says.
+///
+/// A program needs it whose children are not the program alone, such as an interpreter with a script.
+///
+/// ```no_run
+/// # use gangline::process::Recipe;
+/// # fn example<R: gangline::Runner>(squares: &'static Recipe<R>) where Recipe<R>: gangline_nats::ClusterRecipe {
+/// use gangline::process::Processes;
+///
+/// gangline_nats::worker_main_with(Processes::new().args(["--child"]), &[squares]);
+/// # }
+/// ```
+pub fn worker_main_with(processes: Processes, recipes: &[&dyn ClusterRecipe]) {
     let hosts: Vec<_> = recipes.iter().map(|&recipe| recipe as &dyn Host).collect();
-    serve_if_asked(&hosts);
+    serve_if_asked(&hosts, processes);
     let recipes: Vec<_> = recipes.iter().map(|&recipe| recipe as &dyn AnyRecipe).collect();
     gangline::worker_main(&recipes);
 }

@@ -8,6 +8,7 @@ use std::process::{self, Command};
 
 use gangline::backend::variables_of;
 use gangline::error::DeviceError;
+use gangline::process::Processes;
 use gangline::{BoxError, Devices};
 use gangline_scheduler::causes::WithCauses;
 use rustix::io::Errno;
@@ -73,10 +74,10 @@ pub(super) fn access(address: &BrokerAddress) -> Access {
     }
 }
 
-/// Where the hooks of this worker run.
-pub(super) fn hook_place() -> HookPlace {
+/// Where the hooks of this worker run; if that is in child processes, these are given.
+pub(super) fn hook_place(processes: Processes) -> HookPlace {
     match is_on(PROCESSES) {
-        true => HookPlace::Processes,
+        true => HookPlace::Processes(Box::new(processes)),
         false => HookPlace::Threads,
     }
 }

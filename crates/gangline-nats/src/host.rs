@@ -56,11 +56,11 @@ impl<R: Runner + 'static> Host for Recipe<R> {
                 builder = builder.max_padded_size(most, |task: &ItemTask| task.size.padded);
             }
         }
-        if settings.place == HookPlace::Processes {
+        if let HookPlace::Processes(processes) = &settings.place {
             let (encode_input, decode_output, origin) = (relay_input, relay_output, origin_of);
             let relay = Relay { encode_input, decode_output, origin };
             let own = OWN_VARIABLES.into_iter();
-            let processes = own.fold(Processes::new(), Processes::env_remove);
+            let processes = own.fold((**processes).clone(), Processes::env_remove);
             builder = builder.backend(InProcesses::new(self.items().relayed(relay), processes));
         }
         let pool = builder

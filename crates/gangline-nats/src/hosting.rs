@@ -13,6 +13,7 @@ use std::time::Duration;
 use crossbeam_channel::Receiver;
 use gangline::backend::{BatchLimits, CallFailure, Terms};
 use gangline::error::Crash;
+use gangline::process::Processes;
 use gangline::{Devices, Hook};
 use gangline_scheduler::batch::Size;
 
@@ -47,11 +48,11 @@ pub struct LoadSettings {
 }
 
 /// Where the hooks of a worker run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) enum HookPlace {
     Threads,
     /// A child process for each producer.
-    Processes,
+    Processes(Box<Processes>),
 }
 
 /// A service over the devices of a worker.

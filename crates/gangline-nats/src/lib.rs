@@ -108,6 +108,6 @@ mod worker_client;
 
 pub use self::cluster_builder::ClusterBuilder;
 pub use self::cluster_error::ClusterError;
-pub use self::entry::{ClusterRecipe, worker_main};
+pub use self::entry::{ClusterRecipe, worker_main, worker_main_with};
 pub use self::listing::{RecipeInfo, WorkerInfo, workers};
 pub use self::nats::Nats;

@@ -106,7 +106,7 @@ impl Services {
             init_timeout: key.load.init_nanos.map(Duration::from_nanos),
             stack_size: key.load.stack_size.and_then(size),
             batch: key.load.batch.map(batch_of),
-            place: self.place,
+            place: self.place.clone(),
         };
         off_the_runtime(move || {
             old.iter().for_each(|old| old.service.close());

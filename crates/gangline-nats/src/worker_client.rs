@@ -12,6 +12,7 @@ use async_nats::jetstream::kv;
 use futures_util::future::{Either, select};
 use gangline::BoxError;
 use gangline::backend::spawn;
+use gangline::process::Processes;
 use gangline_scheduler::causes::WithCauses;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -32,20 +33,20 @@ use super::wire::{self, Card, RunKey};
 use super::worker::{Worker, WorkerAction, WorkerEvent};
 
 /// Serves as a worker of a cluster, if this process was asked to, and then never returns.
-pub(crate) fn serve_if_asked(hosts: &[&dyn Host]) {
+pub(crate) fn serve_if_asked(hosts: &[&dyn Host], processes: Processes) {
     if let Some(address) = environment::own_marker() {
-        serve(&address, hosts);
+        serve(&address, hosts, processes);
     }
     if let Some(address) = environment::broker() {
         execute_again(&address);
     }
 }
 
-fn serve(address: &BrokerAddress, hosts: &[&dyn Host]) -> ! {
+fn serve(address: &BrokerAddress, hosts: &[&dyn Host], processes: Processes) -> ! {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let served = match runtime {
         Ok(runtime) => {
-            let served = runtime.block_on(connect_and_serve(address, hosts));
+            let served = runtime.block_on(connect_and_serve(address, hosts, processes));
             runtime.shutdown_timeout(Duration::ZERO);
             served
         }
@@ -58,10 +59,14 @@ fn serve(address: &BrokerAddress, hosts: &[&dyn Host]) -> ! {
 }
 
 /// Connects and serves, until a signal or the end of the supervisor. The signal may come before the broker has answered.
-async fn connect_and_serve(address: &BrokerAddress, hosts: &[&dyn Host]) -> Result<(), BoxError> {
+async fn connect_and_serve(
+    address: &BrokerAddress,
+    hosts: &[&dyn Host],
+    processes: Processes,
+) -> Result<(), BoxError> {
     let mut terminate = signal(SignalKind::terminate())?;
     let connected = {
-        let connecting = std::pin::pin!(WorkerClient::new(address, hosts));
+        let connecting = std::pin::pin!(WorkerClient::new(address, hosts, processes));
         let terminated = std::pin::pin!(terminate.recv());
         match select(connecting, terminated).await {
             Either::Left((connected, _)) => connected?,
@@ -96,6 +101,7 @@ impl WorkerClient {
     async fn new(
         address: &BrokerAddress,
         hosts: &[&dyn Host],
+        processes: Processes,
     ) -> Result<(Self, Card, UnboundedReceiver<WorkerEvent>), BoxError> {
         let devices = environment::devices()?;
         let access = environment::access(address);
@@ -122,7 +128,7 @@ impl WorkerClient {
             url: access.address.shown(),
             cards,
             hosts: hosts.iter().map(|host| host.share()).collect(),
-            services: Arc::new(Services::new(devices, environment::hook_place())),
+            services: Arc::new(Services::new(devices, environment::hook_place(processes))),
             events,
             parts: HashMap::new(),
             settings: (card.worker.clone(), card.host.clone(), card.pid),

@@ -15,7 +15,7 @@ pub(crate) struct DefaultWindow {
 impl DefaultWindow {
     /// Four lists for each worker. Of small items there are more, since a slow one then holds up no other worker.
     pub(crate) fn of(options: &Options) -> Result<Self, Refused> {
-        let workers = options.places()?.len();
+        let workers = options.places()?.len().min(MOST_WORKERS);
         let least = LEAST_WINDOW.max(4 * workers * options.largest_list());
         let items = match options.are_sizes_known() {
             true => least.max(SMALL_ITEMS * workers),
@@ -36,6 +36,9 @@ impl DefaultWindow {
 
 /// The size of an item that counts as small, in bytes.
 pub(crate) const SMALL: u64 = 64 << 10;
+
+/// The largest number of workers that have room by default: on other machines there may be any number.
+const MOST_WORKERS: usize = 256;
 
 /// The least number of open items.
 const LEAST_WINDOW: usize = 16;

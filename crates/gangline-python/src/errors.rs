@@ -3,7 +3,10 @@
 use std::error::Error as StdError;
 use std::fmt;
 
+use gangline::error::WorkerError;
+use gangline::report::HumanDuration;
 use gangline::{BoxError, Error, Hook};
+use gangline_nats::ClusterError;
 use pyo3::prelude::*;
 
 use crate::expansion::ExpandFailed;
@@ -81,6 +84,9 @@ impl PoolErrorClass {
             Error::Forked { .. } => PoolErrorClass::Forked,
             Error::DeadlineExceeded { .. } => PoolErrorClass::DeadlineExceeded,
             Error::ServiceEnded { .. } | Error::TooFewProducers { .. } => PoolErrorClass::NoWorkers,
+            error if matches!(cluster_error(error), Some(ClusterError::NoWorkers { .. })) => {
+                PoolErrorClass::NoWorkers
+            }
             error if causes(error).any(|cause| failed_load(cause).is_some()) => {
                 PoolErrorClass::NoWorkers
             }
@@ -141,6 +147,18 @@ fn text_of_pool(error: &Error) -> String {
     if let Some((worker, source)) = causes(error).find_map(failed_load) {
         return format!("load failed on worker {worker}: {}", text_of_source(source));
     }
+    if let Some(ClusterError::NoWorkers { here, least, waited, refusals, .. }) =
+        cluster_error(error)
+    {
+        let why = match &refusals[..] {
+            [] => "start them by `gangline worker --nats ADDRESS --serve python`".to_owned(),
+            refusals => refusals.join("; "),
+        };
+        let waited = HumanDuration(*waited);
+        return format!(
+            "{here} of at least {least} workers take part after a wait of {waited:#}: {why}"
+        );
+    }
     match error {
         Error::ServiceEnded { source, .. } => text_of_pool(source),
         Error::Closed { .. } => "the pool was closed".to_owned(),
@@ -182,6 +200,23 @@ pub(crate) fn text_of_place(error: &Error, stage: &str) -> String {
 /// How the exception of a task is found in the error of its item.
 pub(crate) fn task_failed(error: &Error) -> Option<&TaskFailed> {
     causes(error).find_map(|cause| cause.downcast_ref())
+}
+
+/// Whether an attempt failed since its worker, on another machine, is gone.
+pub(crate) fn has_lost_its_worker(error: &Error) -> bool {
+    matches!(cluster_error(error), Some(ClusterError::WorkerLost { .. }))
+}
+
+/// What is wrong with the workers on other machines, if that is the cause.
+fn cluster_error(error: &Error) -> Option<&ClusterError> {
+    match error {
+        Error::Worker { source, .. } => match &**source {
+            WorkerError::Backend { source, .. } => source.downcast_ref(),
+            _ => None,
+        },
+        Error::ServiceEnded { source, .. } => cluster_error(source),
+        error => causes(error).find_map(|cause| cause.downcast_ref()),
+    }
 }
 
 /// The number of the stage of a pipeline, from 1, whose workers are lost.

@@ -6,6 +6,7 @@
 
 mod answer;
 mod calls;
+mod cluster;
 mod default_window;
 mod errors;
 mod expansion;
@@ -33,6 +34,7 @@ mod value;
 mod wait;
 mod yaml;
 
+use std::ffi::OsString;
 use std::sync::{Mutex, MutexGuard};
 
 use pyo3::prelude::*;
@@ -79,7 +81,15 @@ mod _native {
     /// Serves the pool that has started this process as a worker. Returns at once in any other process.
     #[pyfunction]
     fn worker_main(py: Python<'_>) {
-        py.detach(|| gangline_nats::worker_main(&[&runner::PYTHON, &stage::STAGE]));
+        let (pools, stages) = (runner::recipe(py), stage::recipe(py));
+        py.detach(|| gangline::worker_main(&[pools, stages]));
+    }
+
+    /// Serves the broker that the environment names. Returns at once if it names none. The program with these arguments is
+    /// started for each device of this worker.
+    #[pyfunction]
+    fn worker_of_cluster(py: Python<'_>, program: OsString, arguments: Vec<OsString>) {
+        cluster::serve(py, program, arguments);
     }
 }
 

@@ -12,9 +12,11 @@ use gangline::process::{ForkServer, Processes, Recipe};
 use gangline::{
     AnyOrderRunner, Batch, Builder, CancelToken, CfgNode, Devices, Error, Runner, Verdict,
 };
+use gangline_nats::ClusterBuilder;
 use pyo3::prelude::*;
 
-use crate::errors::Refused;
+use crate::cluster::ClusterOption;
+use crate::errors::{self, Refused};
 use crate::messages::{FailedLoad, Messages, Shown};
 use crate::objects::HeldObjects;
 use crate::prints::PrintSender;
@@ -23,12 +25,14 @@ use crate::setup::Setup;
 use crate::shared;
 
 /// The options of a pool, with their names there. Times are texts: `5ms`, or a number of seconds.
-#[derive(Debug, FromPyObject)]
+#[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct Options {
     /// The functions as a worker process rebuilds them; or what makes a worker in this process.
     functions: FunctionsOption,
     placement: Placement,
+    /// The broker of the workers, if they are on other machines.
+    cluster: Option<ClusterOption>,
     /// How a worker is started: the interpreter, and its arguments.
     command: (OsString, Vec<OsString>),
     /// What forks the workers instead, if something does.
@@ -85,6 +89,9 @@ struct Limits {
 enum FunctionsOption {
     #[pyo3(transparent)]
     Pickled(Vec<u8>),
+    /// For other machines.
+    #[pyo3(transparent)]
+    Text(String),
     #[pyo3(transparent)]
     Here(Py<PyAny>),
 }
@@ -123,19 +130,24 @@ impl Options {
         objects: &Arc<HeldObjects>,
     ) -> Result<PyRunner, Refused> {
         let devices = self.placement.devices()?;
-        let threads = self.placement.threads(devices.len());
+        let threads = Threads::of(self.placement.threads, devices.len());
         let shape = if self.batch.is_some() { WorkShape::List } else { WorkShape::Single };
         let functions = match &self.functions {
             FunctionsOption::Pickled(pickled) => {
                 let setup = Setup::new(pickled);
                 Functions::Sent(setup.map_err(|error| Refused::Cfg { source: error.into() })?)
             }
+            FunctionsOption::Text(text) => Functions::SentAway(text.clone()),
             FunctionsOption::Here(start) => {
                 let start = Python::attach(|py| start.clone_ref(py));
                 Functions::Here(objects.hold(start))
             }
         };
-        let gpus = gpu_ids(&devices);
+        let gpus = match self.cluster {
+            None => gpu_ids(&devices),
+            // Each worker knows its own.
+            Some(_) => vec![],
+        };
         let runner = PyRunner::new(functions, gpus, threads.count, shape, objects.clone());
         Ok(runner.of_stage(stage))
     }
@@ -151,18 +163,24 @@ impl Options {
     where
         R: Runner<Input: Clone> + 'static,
     {
-        let devices = self.placement.devices()?;
-        let threads = self.placement.threads(devices.len());
         let messages = Messages {
             prints: around.prints.clone(),
             failed_attempts: if self.verbose { Shown::Yes } else { Shown::No },
-            first_load: self.limits.min_workers.is_none().then(|| around.failed.clone()),
+            first_load: self.fails_at_first_load().then(|| around.failed.clone()),
             stage: around.stage.map(str::to_owned),
             token: around.token.clone(),
         };
-        let builder = AnyOrderRunner::builder(runner).devices(devices).cfg(cfg);
+        let builder = AnyOrderRunner::builder(runner).cfg(cfg);
         let builder = builder.observer(messages).cancel_token(around.token.clone());
         let builder = self.limits.apply(builder)?;
+        let builder = match &self.cluster {
+            None => self.limits.apply_here(builder.devices(self.placement.devices()?)),
+            Some(cluster) => {
+                let retries = self.limits.retries.saturating_add(DEATHS);
+                let nats = cluster.nats(self.limits.min_workers)?;
+                builder.cluster(recipe, nats).retries(retries)
+            }
+        };
         let builder = match self.batch {
             None => builder,
             Some(size) => builder.batch(self.limits.list(size)?),
@@ -173,9 +191,8 @@ impl Options {
             Some(LockGpus { waits: false }) => builder.lock_gpus(GpuLock::or_fail()),
         };
         Ok(match &self.functions {
-            FunctionsOption::Pickled(_) => {
-                builder.processes(recipe, self.processes(threads, around))
-            }
+            FunctionsOption::Pickled(_) => builder.processes(recipe, self.processes(around)?),
+            FunctionsOption::Text(_) => builder,
             // Attached once, a thread keeps its thread-local values from one call to the next.
             FunctionsOption::Here(_) => builder
                 .retries(self.limits.retries)
@@ -184,12 +201,21 @@ impl Options {
     }
 }
 
+/// The ids of the GPUs of a worker; `None` of one on another machine, which alone knows them.
+pub(crate) type KnownGpus = Option<Vec<String>>;
+
 /// The builder of a pool.
 pub(crate) type PoolBuilder<R> = Builder<R, RuntimeOrder>;
 
 impl Options {
+    /// Whether a `load` that fails before any worker is ready is an error. On other machines, the next worker may do better.
+    fn fails_at_first_load(&self) -> bool {
+        self.limits.min_workers.is_none() && self.cluster.is_none()
+    }
+
     /// How worker processes are started and ended.
-    fn processes(&self, threads: Threads, around: &Surroundings<'_>) -> Processes {
+    fn processes(&self, around: &Surroundings<'_>) -> Result<Processes, Refused> {
+        let threads = Threads::of(self.placement.threads, self.placement.devices()?.len());
         let (program, args) = &self.command;
         let mut processes = Processes::new()
             .program(program)
@@ -210,12 +236,15 @@ impl Options {
             processes = processes.env(name, value);
         }
         let shown = around.prints.clone();
-        processes.printed(move |_, bytes| shown.send(bytes))
+        Ok(processes.printed(move |_, bytes| shown.send(bytes)))
     }
 
     /// The ids of the GPUs of each worker, as the user counts them.
-    pub(crate) fn places(&self) -> Result<Vec<Vec<String>>, Refused> {
-        Ok(gpu_ids(&self.placement.devices()?))
+    pub(crate) fn places(&self) -> Result<Vec<KnownGpus>, Refused> {
+        match &self.cluster {
+            None => Ok(gpu_ids(&self.placement.devices()?).into_iter().map(Some).collect()),
+            Some(cluster) => Ok(vec![None; cluster.max_workers]),
+        }
     }
 
     /// How many calls of the pool may be open, if the user has said so.
@@ -225,7 +254,7 @@ impl Options {
 
     /// Whether the sizes of inputs and outputs are known. Those of a thread's objects are not.
     pub(crate) fn are_sizes_known(&self) -> bool {
-        matches!(self.functions, FunctionsOption::Pickled(_))
+        !matches!(self.functions, FunctionsOption::Here(_))
     }
 
     /// The largest number of inputs in a list, as far as the window is concerned.
@@ -272,25 +301,27 @@ impl Placement {
         };
         Ok(devices.names_only())
     }
+}
 
-    /// The number of threads of a worker's libraries, and the variables that say it to them.
-    fn threads(&self, workers: usize) -> Threads {
-        let set = |name: &&str| env::var_os(name).is_none() || self.threads.is_some();
+/// The threads that the libraries of a worker may use.
+pub(crate) struct Threads {
+    count: u64,
+    /// The variables that the environment of the workers lacks.
+    pub(crate) variables: Vec<(&'static str, String)>,
+}
+
+impl Threads {
+    /// The number that was given, or that of the environment, or a worker's share of the cores.
+    pub(crate) fn of(given: Option<usize>, workers: usize) -> Self {
+        let set = |name: &&str| env::var_os(name).is_none() || given.is_some();
         let share = || (num_cpus::get() / workers.max(1)).max(1);
-        let count = self.threads.or_else(threads_of_environment).unwrap_or_else(share);
+        let count = given.or_else(threads_of_environment).unwrap_or_else(share);
         let variables = THREAD_VARIABLES.iter().copied().filter(set);
         Threads {
             count: count as u64,
             variables: variables.map(|name| (name, count.to_string())).collect(),
         }
     }
-}
-
-/// The threads that the libraries of a worker may use.
-struct Threads {
-    count: u64,
-    /// The variables that the environment of the workers lacks.
-    variables: Vec<(&'static str, String)>,
 }
 
 /// The variables that set the number of threads of a library. Most libraries read the first if their own is not set.
@@ -309,13 +340,12 @@ impl Limits {
         builder: PoolBuilder<R>,
     ) -> Result<PoolBuilder<R>, Refused> {
         let retries = self.retries;
-        let builder = builder.init_in_run().min_producers(self.min_workers.unwrap_or(1));
-        let builder = builder.replace_lost(self.max_restarts);
         let mut builder = builder.classify(move |error| {
             // A worker may die by no fault of its item, so the builder's number of retries bounds it.
             let is_spent = error.attempt().is_some_and(|attempt| attempt > retries);
             match error {
                 Error::HookCrashed { .. } => Verdict::Retry,
+                error if errors::has_lost_its_worker(error) => Verdict::Retry,
                 _ if is_spent => Verdict::Skip,
                 _ => Verdict::Retry,
             }
@@ -333,6 +363,12 @@ impl Limits {
             builder = builder.end_timeout(limit);
         }
         Ok(builder)
+    }
+
+    /// Begins before all workers are ready, and starts lost ones again.
+    fn apply_here<R: Runner + 'static>(&self, builder: PoolBuilder<R>) -> PoolBuilder<R> {
+        let builder = builder.init_in_run().min_producers(self.min_workers.unwrap_or(1));
+        builder.replace_lost(self.max_restarts)
     }
 
     fn list(&self, size: ListSize) -> Result<Batch, Refused> {

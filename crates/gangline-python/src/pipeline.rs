@@ -24,18 +24,18 @@ use crate::line::{Joining, Line};
 use crate::lock;
 use crate::messages::FailedLoad;
 use crate::objects::NativeObjects;
-use crate::options::{Options, PoolBuilder, Surroundings};
+use crate::options::{KnownGpus, Options, PoolBuilder, Surroundings};
 use crate::outcome::Outcome;
 use crate::prints::prints;
 use crate::recorded_stage::RecordedStage;
 use crate::report::NativeReport;
 use crate::run::{NativeRun, RunEnds, RunSlot};
 use crate::run_input::RunItems;
-use crate::stage::{Recorder, STAGE, StageRunner};
+use crate::stage::{self, Recorder, StageRunner};
 use crate::wait::{EventWait, in_background};
 
 /// A stage, as the package's Python has checked it.
-#[derive(Debug, FromPyObject)]
+#[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct StageOptions {
     /// `None` in a pool.
@@ -78,7 +78,7 @@ pub(crate) struct NativePipeline {
     /// Whether a run has ended with an error.
     has_failed: Arc<AtomicBool>,
     report: Arc<Mutex<Option<RunReport>>>,
-    places: Vec<Vec<String>>,
+    places: Vec<KnownGpus>,
     window: Option<usize>,
     /// The window of the first stage.
     first_window: Option<usize>,
@@ -213,8 +213,8 @@ impl NativePipeline {
         in_background(py, move || drop(line))
     }
 
-    /// The ids of the GPUs of each worker, of one stage after the other.
-    fn places(&self) -> Vec<Vec<String>> {
+    /// The ids of the GPUs of each worker, of one stage after the other; `None` of one on another machine.
+    fn places(&self) -> Vec<KnownGpus> {
         self.places.clone()
     }
 
@@ -322,7 +322,7 @@ impl StageOptions {
                 let keys = if keeping.has_keys { "given" } else { "inputs" };
                 let cfg = runner.cfg(Some(keys)).map_err(|source| Refused::Cfg { source })?;
                 let runner = StageRunner::new(runner, recorder.clone());
-                options.builder(runner, cfg, &STAGE, around)?
+                options.builder(runner, cfg, Python::attach(stage::recipe), around)?
             }
             None => AnyOrderRunner::builder(StageRunner::pass(recorder.clone()))
                 .devices(1)
@@ -372,7 +372,7 @@ impl Keeping {
         let builder = builder.key(|item: &StageItem| item.key().to_owned());
         let Some(path) = &self.journal else { return builder };
         let journal = Journal::at(path).runner("python", "1");
-        let ignored = ["functions", "gpus", "threads", "shape", "stage"];
+        let ignored = ["functions", "functions_text", "gpus", "threads", "shape", "stage"];
         let journal = ignored.into_iter().fold(journal, Journal::ignore_cfg);
         let journal = if self.resume { journal.resume() } else { journal };
         let slot = slot.clone();
@@ -391,16 +391,16 @@ fn bytes_of(stages: &[StageOptions]) -> Result<u64, Refused> {
 }
 
 /// The ids of the GPUs of each worker of each stage.
-fn places_of(stages: &[StageOptions]) -> Result<Vec<Vec<Vec<String>>>, Refused> {
+fn places_of(stages: &[StageOptions]) -> Result<Vec<Vec<KnownGpus>>, Refused> {
     let places = |stage: &StageOptions| match &stage.options {
         Some(options) => options.places(),
-        None => Ok(vec![vec![]]),
+        None => Ok(vec![Some(vec![])]),
     };
     stages.iter().map(places).collect()
 }
 
 /// The stages as records have them.
-fn recorded(stages: &[StageOptions], places: &[Vec<Vec<String>>]) -> Arc<[RecordedStage]> {
+fn recorded(stages: &[StageOptions], places: &[Vec<KnownGpus>]) -> Arc<[RecordedStage]> {
     let mut first_worker = 0;
     let recorded = |(stage, places): (&StageOptions, &Vec<_>)| {
         let recorded = RecordedStage { name: stage.name.clone(), first_worker };

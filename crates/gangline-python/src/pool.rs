@@ -15,11 +15,11 @@ use crate::default_window::DefaultWindow;
 use crate::errors::{PoolErrorClass, Refused, own_thread, pool_failure, raised};
 use crate::messages::FailedLoad;
 use crate::objects::NativeObjects;
-use crate::options::{Options, Surroundings};
+use crate::options::{KnownGpus, Options, Surroundings};
 use crate::outcome::Outcome;
 use crate::prints::prints;
 use crate::report::NativeReport;
-use crate::runner::{PYTHON, PyRunner};
+use crate::runner::{self, PyRunner};
 use crate::stream::NativeStream;
 use crate::value::Value;
 use crate::wait::{EventWait, in_background};
@@ -29,7 +29,7 @@ use crate::wait::{EventWait, in_background};
 pub(crate) struct NativePool {
     service: Service<PyRunner>,
     failed: FailedLoad,
-    places: Vec<Vec<String>>,
+    places: Vec<KnownGpus>,
     default_window: DefaultWindow,
 }
 
@@ -52,7 +52,7 @@ impl NativePool {
             Surroundings { prints: &sender, failed: &failed, objects, token: &token, stage: None };
         let runner = options.runner(None, objects)?;
         let cfg = runner.cfg(None).map_err(|error| Refused::Cfg { source: error })?;
-        let builder = options.builder(runner, cfg, &PYTHON, &around)?;
+        let builder = options.builder(runner, cfg, runner::recipe(py), &around)?;
         let builder = match options.queue() {
             Some(calls) => builder.window(calls),
             None => builder,
@@ -173,8 +173,8 @@ impl NativePool {
         in_background(py, move || service.terminate()).map(drop)
     }
 
-    /// The ids of the GPUs of each worker.
-    fn places(&self) -> Vec<Vec<String>> {
+    /// The ids of the GPUs of each worker; `None` of one on another machine.
+    fn places(&self) -> Vec<KnownGpus> {
         self.places.clone()
     }
 

@@ -1,7 +1,7 @@
 //! A Python function as a runner.
 
-use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
 
 use gangline::process::Recipe;
 use gangline::{CfgNode, ConsumerContext, ProducerContext, Result, Runner};
@@ -18,11 +18,25 @@ use crate::setup::{self, Setup};
 use crate::value::Value;
 
 /// How a worker makes the functions of a pool.
-pub(crate) static PYTHON: Recipe<PyRunner> = Recipe::new("python", PyRunner::from_cfg)
-    .version(env!("CARGO_PKG_VERSION"))
-    .error::<TaskFailed>()
-    .prepare_batch(|runner, inputs| runner.prepare(inputs, |value| value))
-    .finish_batch(|runner, outputs| runner.finish(outputs));
+pub(crate) fn recipe(py: Python<'_>) -> &'static Recipe<PyRunner> {
+    static RECIPE: OnceLock<Recipe<PyRunner>> = OnceLock::new();
+    RECIPE.get_or_init(|| {
+        Recipe::new("python", PyRunner::from_cfg)
+            .version(version(py))
+            .error::<TaskFailed>()
+            .prepare_batch(|runner, inputs| runner.prepare(inputs, |value| value))
+            .finish_batch(|runner, outputs| runner.finish(outputs))
+    })
+}
+
+/// What both sides must have: this package and Python, whose code objects differ from one minor version to the next.
+pub(crate) fn version(py: Python<'_>) -> &'static str {
+    static VERSION: OnceLock<String> = OnceLock::new();
+    VERSION.get_or_init(|| {
+        let python = py.version_info();
+        format!("{} for Python {}.{}", env!("CARGO_PKG_VERSION"), python.major, python.minor)
+    })
+}
 
 /// The functions of a pool, for workers that are processes or threads.
 pub(crate) struct PyRunner {
@@ -41,12 +55,22 @@ pub(crate) struct PyRunner {
 
 /// The functions of a pool.
 pub(crate) enum Functions {
-    /// On their way to worker processes.
+    /// On their way to worker processes of this machine.
     Sent(Setup),
+    /// On their way to other machines, in the configuration: a text of the package's Python.
+    SentAway(String),
     /// In a worker process, which rebuilds them.
-    Received(Vec<u8>),
+    Received(ReceivedFunctions),
     /// What makes a worker in this process: it is called with the place.
     Here(HeldObject),
+}
+
+/// The functions of a pool, as a worker process has them.
+pub(crate) enum ReceivedFunctions {
+    /// Of a driver on this machine.
+    Pickled(Vec<u8>),
+    /// Of a driver that may be on another.
+    Text(String),
 }
 
 /// What `work` is called with.
@@ -77,13 +101,15 @@ impl PyRunner {
 
     /// What a worker makes the same runner from, and what a journal compares: the kind of its `keys`.
     pub(crate) fn cfg(&self, keys: Option<&str>) -> Result<CfgNode> {
-        let functions = match &self.functions {
-            Functions::Sent(setup) => Some(setup.path()),
-            Functions::Received(_) | Functions::Here(_) => None,
+        let (functions, text) = match &self.functions {
+            Functions::Sent(setup) => (Some(setup.path()), None),
+            Functions::SentAway(text) => (None, Some(text)),
+            Functions::Received(_) | Functions::Here(_) => (None, None),
         };
         Ok(CfgNode::new()
             .with("keys", keys)?
             .with("functions", functions)?
+            .with("functions_text", text)?
             .with("gpus", self.gpus.clone())?
             .with("threads", self.threads)?
             .with("shape", self.shape)?
@@ -91,8 +117,11 @@ impl PyRunner {
     }
 
     pub(crate) fn from_cfg(cfg: &CfgNode) -> Result<Self> {
-        let path: String = cfg.get("functions")?;
-        let functions = Functions::Received(setup::read(&path)?);
+        let text: Option<String> = cfg.get("functions_text")?;
+        let functions = Functions::Received(match text {
+            Some(text) => ReceivedFunctions::Text(text),
+            None => ReceivedFunctions::Pickled(setup::read(&cfg.get::<String>("functions")?)?),
+        });
         Ok(PyRunner {
             functions,
             gpus: cfg.get("gpus")?,
@@ -174,7 +203,7 @@ impl PyRunner {
                 Python::attach(|py| {
                     let worker = worker.get(py)?;
                     let answer = worker.call_method1("work", (input.given(py)?,))?;
-                    answer_of(&answer, Made::by(cx, since.elapsed()))
+                    answer_of(&answer, self.made(cx, since.elapsed()))
                 })
             }
         }
@@ -192,7 +221,7 @@ impl PyRunner {
             let given = inputs.iter().map(|input| input.given(py));
             let given = PyList::new(py, given.collect::<PyResult<Vec<_>>>()?)?;
             let answers = worker.get(py)?.call_method1("work_on_list", (given,))?;
-            let made = Made::by(cx, since.elapsed());
+            let made = self.made(cx, since.elapsed());
             if let Ok(answers) = answers.cast::<PyList>() {
                 let each = answers.iter().map(|answer| answer_of(&answer, made));
                 return Ok(each.collect());
@@ -205,6 +234,15 @@ impl PyRunner {
                 _ => Err(TaskFailed::of(&answers, made.took)?),
             }
         })
+    }
+
+    /// What is known of an output. The number of a producer is one of its own machine.
+    fn made(&self, cx: &ProducerContext<'_>, took: Duration) -> Made {
+        let made = Made::by(cx, took);
+        match self.functions {
+            Functions::Received(ReceivedFunctions::Text(_)) => Made { producer: None, ..made },
+            _ => made,
+        }
     }
 
     /// The arguments for a worker's Python: the number of the producer, its GPUs and its device.
@@ -227,8 +265,11 @@ impl Runner for PyRunner {
         Python::attach(|py| {
             let place = self.place(cx);
             let started = match &self.functions {
-                Functions::Received(setup) => {
-                    let setup = PyBytes::new(py, setup);
+                Functions::Received(received) => {
+                    let setup = match received {
+                        ReceivedFunctions::Pickled(bytes) => PyBytes::new(py, bytes).into_any(),
+                        ReceivedFunctions::Text(text) => text.into_pyobject(py)?.into_any(),
+                    };
                     match self.stage {
                         None => {
                             py.import("gangline._worker")?.call_method1("start", (setup, place))?
@@ -239,7 +280,9 @@ impl Runner for PyRunner {
                     }
                 }
                 Functions::Here(start) => start.get(py)?.call1((place,))?,
-                Functions::Sent(_) => unreachable!("the driver's processes call the hooks"),
+                Functions::Sent(_) | Functions::SentAway(_) => {
+                    unreachable!("the driver's processes call the hooks")
+                }
             };
             match started.cast_into::<PyTuple>() {
                 Ok(failed) => Err(TaskFailed::of(&failed, since.elapsed())?),

@@ -1,10 +1,11 @@
 //! A Python function as a stage of a pipeline.
 
 use std::mem::take;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use gangline::process::Recipe;
 use gangline::{CfgNode, ConsumerContext, Error, ProducerContext, Result, Runner};
+use pyo3::Python;
 
 use crate::answer::OfAnswer;
 use crate::failure::TaskFailed;
@@ -13,14 +14,19 @@ use crate::objects::HeldObject;
 use crate::outcome::Outcome;
 use crate::recorded_stage::RecordedStage;
 use crate::run::{RunGuard, RunSlot};
-use crate::runner::PyRunner;
+use crate::runner::{PyRunner, version};
 
 /// How a worker makes the functions of a stage.
-pub(crate) static STAGE: Recipe<StageRunner> = Recipe::new("python-stage", StageRunner::from_cfg)
-    .version(env!("CARGO_PKG_VERSION"))
-    .error::<TaskFailed>()
-    .prepare_batch(|stage, inputs| stage.prepare(inputs))
-    .finish_batch(|stage, outputs| stage.finish(outputs));
+pub(crate) fn recipe(py: Python<'_>) -> &'static Recipe<StageRunner> {
+    static RECIPE: OnceLock<Recipe<StageRunner>> = OnceLock::new();
+    RECIPE.get_or_init(|| {
+        Recipe::new("python-stage", StageRunner::from_cfg)
+            .version(version(py))
+            .error::<TaskFailed>()
+            .prepare_batch(|stage, inputs| stage.prepare(inputs))
+            .finish_batch(|stage, outputs| stage.finish(outputs))
+    })
+}
 
 /// The functions of one stage. All stages of a pipeline have this type.
 pub(crate) struct StageRunner {

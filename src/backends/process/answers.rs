@@ -5,11 +5,13 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use super::frame::{Frame, FrameKind};
 use super::memory_writer::{FrameWithBytes, message_into};
-use super::message::{self, Done, Failed, HandedBack, ItemOutcome, ItemsHeader, WorkHook};
+use super::message::{
+    self, Done, Failed, HandedBack, ItemOutcome, ItemsHeader, LargeOutputs, WorkHook,
+};
 use super::outlet::Outlet;
 use super::queued_calls::{CallTimes, HookOutputs, Inputs, QueuedCalls, call_parts};
 use super::spare_buffers::SpareBuffers;
-use crate::backends::memory::shared_bytes::{SharedBytes, reading};
+use crate::backends::memory::shared_bytes::{SharedBytes, apart, reading};
 use crate::backends::remote::failure::{CallFailure, RemoteFailure};
 use crate::backends::remote::item_codec::unsent;
 use crate::backends::remote::recipe::Recipe;
@@ -24,6 +26,7 @@ pub(super) struct CallAnswers<R: Runner> {
     pub(super) recipe: Recipe<R>,
     /// The largest frame, in bytes.
     pub(super) most: usize,
+    pub(super) large: LargeOutputs,
     pub(super) spares: SpareBuffers,
     pub(super) outlet: Arc<Outlet>,
     /// The runner, once it is made: for the helper. The thread of the hooks drops it.
@@ -111,7 +114,11 @@ impl<R: Runner> CallAnswers<R> {
     ) -> Result<()> {
         match output {
             Ok(output) => {
-                let written = self.recipe.items.encode_output(item, &output, bytes);
+                let mut encode = || self.recipe.items.encode_output(item, &output, bytes);
+                let written = match self.large {
+                    LargeOutputs::Lent => encode(),
+                    LargeOutputs::Inline => apart(encode),
+                };
                 drop_quietly(output);
                 written
             }
@@ -131,6 +138,7 @@ impl<R: Runner> Clone for CallAnswers<R> {
         CallAnswers {
             recipe: self.recipe,
             most: self.most,
+            large: self.large,
             spares: self.spares.clone(),
             outlet: self.outlet.clone(),
             runner: self.runner.clone(),

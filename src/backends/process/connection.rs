@@ -16,7 +16,7 @@ use rustix::process::{Pid, PidfdFlags, Resource, Signal, getrlimit};
 use super::frame::{Frame, FrameKind, FrameReader, HEADER};
 use super::memory_reader::{MemoryReader, WholeFrame};
 use super::memory_writer::MemoryNote;
-use super::message::{self, Hello, Nonce, PROTOCOL, Refused};
+use super::message::{self, Hello, LargeOutputs, Nonce, PROTOCOL, Refused};
 use super::outgoing::receive;
 use super::spare_buffers::SpareBuffers;
 use crate::backends::memory::shared_bytes::Returns;
@@ -109,6 +109,11 @@ impl CoordinatorConnection {
     /// The terms of the coordinator's recipe.
     pub(super) fn terms(&self) -> &Terms {
         &self.hello.terms
+    }
+
+    /// Where the large bytes of outputs are to be.
+    pub(super) fn large_outputs(&self) -> LargeOutputs {
+        self.hello.large_outputs
     }
 
     /// The largest frame, in bytes.

@@ -48,7 +48,7 @@ impl<R: Runner + 'static> Serve for Recipe<R> {
 /// Serves a coordinator until the process ends. The hooks run on the current thread; another one reads.
 fn serve<R: Runner + 'static>(recipe: Recipe<R>, connection: CoordinatorConnection) -> ! {
     let revoked = Arc::new(AtomicU64::new(0));
-    let most = connection.max_frame();
+    let (most, large) = (connection.max_frame(), connection.large_outputs());
     let socket = connection.socket.try_clone();
     let socket = socket.unwrap_or_else(|error| refuse(&connection.socket, error.to_string()));
     let (memory, spares) = (connection.own_memory(), connection.spares());
@@ -59,7 +59,7 @@ fn serve<R: Runner + 'static>(recipe: Recipe<R>, connection: CoordinatorConnecti
     let mut reader =
         CommandReader { calls: calls.clone(), outlet: outlet.clone(), revoked: revoked.clone() };
     let runner = Arc::<OnceLock<Weak<R>>>::default();
-    let answers = CallAnswers { recipe, most, spares, outlet: outlet.clone(), runner };
+    let answers = CallAnswers { recipe, most, large, spares, outlet: outlet.clone(), runner };
     let (queue, of_helper) = (calls.clone(), answers.clone());
     // Not joined: each ends the process, and both end with it.
     let started = spawn(READER.to_owned(), None, move || {

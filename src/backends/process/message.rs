@@ -13,7 +13,7 @@ use crate::backends::remote::item_codec::Terms;
 use crate::error::FrameError;
 
 /// The version of what this file describes. Both sides must have the same.
-pub(super) const PROTOCOL: u32 = 9;
+pub(super) const PROTOCOL: u32 = 10;
 
 /// The length of what a `Hello` begins with in every version: the nonce and the version.
 const FIXED: usize = 20;
@@ -30,8 +30,18 @@ pub(super) struct Hello {
     pub(super) max_frame: u32,
     /// How many free bytes of its memory the worker keeps, and of its buffers.
     pub(super) spare_memory: u64,
+    pub(super) large_outputs: LargeOutputs,
     pub(super) recipe: String,
     pub(super) terms: Terms,
+}
+
+/// Where the `SharedBytes` of outputs are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum LargeOutputs {
+    /// In the worker's memory, which the coordinator reads.
+    Lent,
+    /// In the encoded output, which the coordinator hands on unread to another machine.
+    Inline,
 }
 
 /// Has the worker call `producer_init`; at first also `make`.
@@ -229,6 +239,7 @@ mod tests {
             coordinator: 7,
             max_frame: 100,
             spare_memory: 8,
+            large_outputs: LargeOutputs::Lent,
             recipe: "squares".to_owned(),
             terms,
         }

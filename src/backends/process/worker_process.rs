@@ -8,7 +8,7 @@ use super::child::{Child, EventBell};
 use super::child_process::{ChildStart, program, shown_program};
 use super::fork_link::ForkLink;
 use super::frame::{Frame, FrameKind};
-use super::message::{self, CallNumber, Failed, Hello, Init, Refused};
+use super::message::{self, CallNumber, Failed, Hello, Init, LargeOutputs, Refused};
 use super::preparation::{self, NoServer, ServerWait};
 use super::processes::{Processes, VisibleGpus};
 use super::waiting::{ChildAnswer, Interest, wait_for_answer};
@@ -203,6 +203,10 @@ impl<I, T> WorkerProcess<I, T> {
             coordinator: std::process::id(),
             max_frame: options.max_frame,
             spare_memory: spare_memory(self.setup.producers),
+            large_outputs: match self.codec.is_relayed() {
+                true => LargeOutputs::Inline,
+                false => LargeOutputs::Lent,
+            },
             recipe: self.codec.name().to_owned(),
             terms: self.codec.terms(),
         };

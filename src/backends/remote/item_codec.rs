@@ -154,6 +154,12 @@ impl<I, T> ItemCodec<I, T> {
         ItemCodec { name, version, codec, input, output, errors, origin }
     }
 
+    /// Whether encoded values are handed on unread: see [`relayed`](Self::relayed).
+    #[cfg(feature = "processes")]
+    pub(crate) fn is_relayed(&self) -> bool {
+        self.origin.is_some()
+    }
+
     /// The indices and the attempt of inputs, as the hook sees them.
     pub(crate) fn origins(&self, inputs: &[I], items: &[u64], attempt: u32) -> (Vec<u64>, u32) {
         let Some(origin) = self.origin else { return (items.to_vec(), attempt) };

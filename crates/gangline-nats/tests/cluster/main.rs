@@ -57,6 +57,8 @@ mod runs;
 #[cfg(target_os = "linux")]
 mod security;
 #[cfg(target_os = "linux")]
+mod shared_bytes;
+#[cfg(target_os = "linux")]
 #[path = "../../../../tests/remote/suite.rs"]
 mod suite;
 
@@ -66,7 +68,12 @@ fn main() {}
 #[cfg(target_os = "linux")]
 fn main() {
     bugs::subscribe_if_asked();
-    gangline_nats::worker_main(&[chores::recipe(), &laws::PROBE, &messages::SLEEPER]);
+    gangline_nats::worker_main(&[
+        chores::recipe(),
+        &laws::PROBE,
+        &messages::SLEEPER,
+        &shared_bytes::DOUBLED,
+    ]);
     coordinators::coordinate_if_asked();
     suite::run(&[
         runs::TESTS,
@@ -74,6 +81,7 @@ fn main() {
         processes::TESTS,
         laws::TESTS,
         large::TESTS,
+        shared_bytes::TESTS,
         policies::TESTS,
         lost_workers::TESTS,
         leases::TESTS,
