@@ -24,6 +24,7 @@ use tokio::task::AbortHandle;
 use self::consumers::RunConsumers;
 use self::fetching::Fetching;
 use self::publishing::Publishing;
+use self::run_key::TakenKey;
 use super::board::LaneBoard;
 use super::connection::{BrokerConnection, REQUEST_TIMEOUT, refused};
 use super::coordinator::{Coordinator, period};
@@ -42,6 +43,8 @@ pub(super) struct CoordinatorClient {
     board: Arc<LaneBoard>,
     nats: Nats,
     key: RunKey,
+    /// The epoch of the coordinator that had the key before.
+    before: Option<u64>,
     events: UnboundedSender<CoordinatorEvent>,
     consumers: RunConsumers,
     /// What workers tell this coordinator.
@@ -67,13 +70,14 @@ impl CoordinatorClient {
         let consumers = RunConsumers::new(connection.clone(), key.clone(), nats.lease_time);
         let notices = connection.client.subscribe(connection.names.notices(&key.run)).await;
         let notices = notices.map_err(|source| refused("the notices of workers", source))?;
-        let (announced, reading) = (None, None);
+        let (before, announced, reading) = (None, None, None);
         let mut client = CoordinatorClient {
             connection,
             keys,
             board,
             nats,
             key,
+            before,
             events,
             consumers,
             notices,
@@ -84,7 +88,8 @@ impl CoordinatorClient {
         client.purge_results().await;
         client.consumers.make_for_any().await?;
         client.listen().await?;
-        let revision = run_key::take(&client.keys, &client.key).await?;
+        let TakenKey { revision, before } = run_key::take(&client.keys, &client.key).await?;
+        client.before = before;
         client.consumers.remove_earlier().await;
         client.announce().await;
         let (board, nats, key) = (client.board.clone(), client.nats.clone(), client.key.clone());
@@ -271,8 +276,8 @@ impl CoordinatorClient {
 
     fn refreshed_key(&self, revision: u64) -> impl Future<Output = KeyState> + Send + use<> {
         let (connection, keys) = (self.connection.clone(), self.keys.clone());
-        let key = self.key.clone();
-        async move { run_key::refresh(&connection, &keys, &key, revision).await }
+        let (key, taken) = (self.key.clone(), TakenKey { revision, before: self.before });
+        async move { run_key::refresh(&connection, &keys, &key, taken).await }
     }
 
     /// Removes the items of this epoch.

@@ -26,8 +26,8 @@ use super::names;
 use super::nats::Nats;
 use super::publication::{Address, News, Reply};
 use super::wire::{
-    self, ClaimReply, Command, ItemResult, JoinReply, Notice, Object, ResultsHeader, RunKey,
-    WorkerNews, WorkerOutcome,
+    self, Command, ItemResult, JoinReply, Notice, Object, ResultsHeader, RunKey, WorkerNews,
+    WorkerOutcome,
 };
 
 /// How often the broker delivers a result with another epoch before this coordinator discards it as one of an earlier
@@ -418,19 +418,6 @@ impl Coordinator {
                 self.board.refuse(&worker, format!("{host}: {reason}"));
             }
         }
-    }
-
-    /// Answers the claim of a worker to a publication that another one may have.
-    fn judge(&mut self, publication: u64, worker: &str, reply: Option<String>) {
-        let is_seated = self.board.part_of(worker).is_some();
-        let answer = match self.board.is_begun(publication) {
-            Some(_) if !is_seated => ClaimReply::Unknown,
-            Some(false) => ClaimReply::Begin,
-            Some(true) => ClaimReply::Later,
-            None => ClaimReply::Never,
-        };
-        let payload = wire::encode(&answer);
-        self.actions.extend(reply.map(|reply| CoordinatorAction::Answer { reply, payload }));
     }
 
     fn answer_join(&mut self, reply: String, answer: &JoinReply) {

@@ -10,7 +10,8 @@ use crate::coordinator::departures::LeavingWorker;
 use crate::coordinator::search::SearchStep;
 use crate::event::{CoordinatorAction, KeyPurpose, KeyState};
 use crate::health::Fatal;
-use crate::wire::{Card, Command, JoinReply, RunKey};
+use crate::publication::News;
+use crate::wire::{self, Card, ClaimReply, Command, JoinReply, RunKey};
 
 /// The largest number of publications that are looked for at a time.
 const MOST_LOOKS: usize = 16;
@@ -72,6 +73,26 @@ impl Coordinator {
         let reason = format!("{}: the broker refuses its consumer: {said}", worker.host);
         tracing::debug!("{reason}");
         self.board.refuse(&worker.id, reason);
+    }
+
+    /// Answers the claim of a worker to a publication that another one may have.
+    pub(super) fn judge(&mut self, publication: u64, worker: &str, reply: Option<String>) {
+        let is_seated = self.board.part_of(worker).is_some();
+        let is_own = || self.board.worker_with(publication).is_some_and(|it| it.id == worker);
+        let answer = match self.board.is_begun(publication) {
+            Some(_) if !is_seated => ClaimReply::Unknown,
+            Some(false) => ClaimReply::Begin,
+            // The worker has answered, and does not know the item any more: the broker is back with an older copy of its store,
+            // with the item and without the result.
+            Some(true) if is_own() => {
+                self.board.tell(publication, News::Vanished(publication));
+                ClaimReply::Never
+            }
+            Some(true) => ClaimReply::Later,
+            None => ClaimReply::Never,
+        };
+        let payload = wire::encode(&answer);
+        self.actions.extend(reply.map(|reply| CoordinatorAction::Answer { reply, payload }));
     }
 
     /// Notes that a worker lives, and compares the part in its card with the part in its seat.
