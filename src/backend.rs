@@ -82,7 +82,7 @@ pub use crate::producers::seat_record::{AttemptRecord, SeatRecord};
 pub use crate::producers::shared::Shared;
 pub use crate::run::Run;
 #[cfg(all(feature = "simulation", not(shuttle)))]
-pub use crate::run::by_hand::{RunHands, run_by_hand};
+pub use crate::run::by_hand::{HandRules, RunHands, run_by_hand};
 pub use crate::run::time_limits::TimeLimits;
 pub use crate::runner::{BatchHook, ProducerSetup, Wanted};
 

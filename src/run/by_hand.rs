@@ -6,21 +6,33 @@ use gangline_scheduler::{Backoff, Bypass, OnError, RunTime};
 
 use crate::base::Order;
 use crate::error::Error;
-use crate::policy::Policy;
+use crate::policy::{Policy, Stragglers};
 use crate::run::Run;
 use crate::run::handover::feeder::Feeder;
 use crate::run::no_output::NoOutput;
 use crate::run::ordered_merge::OrderedMerge;
 use crate::run::run_settings::RunSettings;
 
+/// What a [run by hand](run_by_hand) does with items that fail or take long.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct HandRules {
+    /// The number of attempts after the first.
+    pub retries: u32,
+    /// The delay before a retry.
+    pub backoff: Backoff,
+    /// The number of consecutive failures that quarantine a producer.
+    pub quarantine_after: Option<usize>,
+    /// Whether idle producers start copies of slow items.
+    pub speculates: bool,
+}
+
 /// A run in input order whose producers work on leases only. Items that fail are skipped after their retries.
-pub fn run_by_hand<I, T>(
-    producers: usize,
-    window: usize,
-    retries: u32,
-    backoff: Backoff,
-) -> Arc<Run<I, T>> {
-    let policy = Policy { on_error: OnError::Skip, retries, backoff, ..Policy::default() };
+pub fn run_by_hand<I, T>(producers: usize, window: usize, rules: HandRules) -> Arc<Run<I, T>> {
+    let HandRules { retries, backoff, quarantine_after, speculates } = rules;
+    let stragglers = if speculates { Stragglers::Copy } else { Stragglers::Wait };
+    let on_error = OnError::Skip;
+    let policy =
+        Policy { on_error, retries, backoff, quarantine_after, stragglers, ..Policy::default() };
     let settings = RunSettings { policy, bypass: Bypass::Never, ..RunSettings::default() };
     Run::with_settings(settings, producers, window)
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gangline::backend::{Bell, LeaseDesk, run_by_hand};
+use gangline::backend::{Bell, HandRules, LeaseDesk, run_by_hand};
 use gangline_scheduler::batch::Size;
 use gangline_scheduler::{Backoff, Lease, Meta, Next, Priority, Readiness};
 use proptest::prelude::*;
@@ -387,7 +387,8 @@ fn an_item_that_begins_late_goes_to_no_lane_of_another_run() {
 /// Two leases of a run.
 fn leases() -> [Lease; 2] {
     let backoff = Backoff { first: Duration::ZERO, most: Duration::ZERO };
-    let run = run_by_hand::<u64, u64>(1, 2, 0, backoff);
+    let rules = HandRules { backoff, ..HandRules::default() };
+    let run = run_by_hand::<u64, u64>(1, 2, rules);
     let desk = LeaseDesk::new(&run, 0, Readiness::NeedsInit);
     let lease = |index| {
         let next = desk.schedule(|scheduler, now| {

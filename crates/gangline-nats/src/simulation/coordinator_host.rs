@@ -48,6 +48,8 @@ pub(super) struct CoordinatorHost<'a> {
     pub(super) client: SimulatedClient<CoordinatorWait, CoordinatorTimer>,
     pub(super) names: Names,
     pub(super) key: RunKey,
+    /// The epoch of the coordinator that had the key before.
+    before: Option<u64>,
     /// The largest number of bytes of a value in a message.
     most_inline: usize,
     /// Makes the pool once the key is there.
@@ -99,6 +101,8 @@ pub(super) enum CoordinatorWait {
     Consumer(SeatedWorker, String),
     KeyUpdate(KeyPurpose),
     KeyLook(KeyPurpose),
+    /// The key is put into a bucket that has none, or a damaged one.
+    KeyPutAgain(KeyPurpose),
     LastUpdate,
     LastLook,
     LookFor {
@@ -153,6 +157,7 @@ impl<'a> CoordinatorHost<'a> {
             client: SimulatedClient::new(connection),
             names: Names::new(),
             key,
+            before: None,
             most_inline,
             make: Some(make),
             pool: None,
@@ -294,6 +299,11 @@ impl<'a> CoordinatorHost<'a> {
         self.handle(None, at);
     }
 
+    /// Too few workers have come for the pool to be built.
+    pub(super) fn miss_workers(&mut self, at: &mut Moment<'_>) {
+        self.handle(Some(CoordinatorEvent::TooFew), at);
+    }
+
     /// The connection was restored.
     pub(super) fn restored(&mut self, at: &mut Moment<'_>) {
         self.client.connect();
@@ -407,7 +417,9 @@ impl<'a> CoordinatorHost<'a> {
     /// Goes on with what has waited. `None` if there is no answer.
     fn answered(&mut self, wait: CoordinatorWait, answer: Option<Answer>, at: &mut Moment<'_>) {
         let event = match (wait, answer) {
-            (CoordinatorWait::KeyRead, Some(Answer::Message { sequence, .. })) => {
+            (CoordinatorWait::KeyRead, Some(Answer::Message { message, sequence, .. })) => {
+                let earlier = wire::decode::<RunKey>(&message.payload).ok();
+                self.before = earlier.map(|it| it.epoch);
                 return self.take_key(sequence, at);
             }
             (CoordinatorWait::KeyRead, Some(Answer::NotFound)) => return self.take_key(0, at),
@@ -417,6 +429,8 @@ impl<'a> CoordinatorHost<'a> {
                 return self.handle(None, at);
             }
             (CoordinatorWait::KeyRead | CoordinatorWait::KeyTaken, _) => {
+                // The broker may have refused to make the bucket.
+                self.make_buckets(at);
                 return self.client.later(at.now + AGAIN, CoordinatorTimer::TakeKey);
             }
             (CoordinatorWait::Item { publication, publishing }, answer) => {
@@ -459,6 +473,14 @@ impl<'a> CoordinatorHost<'a> {
                 }
                 None => CoordinatorEvent::KeyPut(KeyState::Unanswered, purpose),
             },
+            (CoordinatorWait::KeyPutAgain(purpose), answer) => {
+                let state = match answer {
+                    Some(Answer::Stored { sequence: revision, .. }) => KeyState::Own { revision },
+                    Some(other) => KeyState::Refused(format!("{other:?}").into()),
+                    None => KeyState::Unanswered,
+                };
+                CoordinatorEvent::KeyPut(state, purpose)
+            }
             (CoordinatorWait::LastUpdate, Some(Answer::Stored { sequence: revision, .. })) => {
                 return self.end(&KeyState::Own { revision }, at);
             }
@@ -480,7 +502,7 @@ impl<'a> CoordinatorHost<'a> {
                 Ok(state) => CoordinatorEvent::KeyPut(state, purpose),
                 Err(last) => {
                     let request = Request::Send(self.key_message().after(last));
-                    let wait = CoordinatorWait::KeyUpdate(purpose);
+                    let wait = CoordinatorWait::KeyPutAgain(purpose);
                     return self.client.ask(at, request, wait, ANSWER);
                 }
             },

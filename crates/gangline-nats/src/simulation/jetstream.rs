@@ -38,6 +38,8 @@ use stream::{MessageStream, refused};
 pub(crate) struct JetStream {
     network: Network,
     streams: BTreeMap<Arc<str>, MessageStream>,
+    /// What is in the folder of a broker that has written its files last some time ago.
+    copy: BTreeMap<Arc<str>, MessageStream>,
     subscribers: HashMap<Arc<str>, Vec<(ConnectionId, u64)>>,
     is_down: bool,
     /// What it says to whatever needs room.
@@ -57,6 +59,8 @@ pub(crate) enum Files {
     Behind {
         messages: u64,
     },
+    /// All is as it was at the last [`JetStream::copy_files`]: what was stored since is not there, and what was removed is.
+    Copied,
     /// One stream is not there.
     Without(&'static str),
     Lost,
@@ -208,23 +212,26 @@ impl JetStream {
         consumers.for_each(|(_, consumer)| consumer.end(&mut self.network));
     }
 
-    /// Loses one of the messages of a stream, as from a disk with errors: the stream has a hole, and its consumers do not know.
-    /// `drawn` says which.
-    pub(crate) fn lose_message(&mut self, name: &str, drawn: u64) {
-        if let Some(stream) = self.streams.get_mut(name)
-            && let Some(sequence) = stream.messages.drawn(drawn)
-        {
+    /// Loses `count` messages of a stream in a row, as from a disk with errors: the stream has a hole, and its consumers do not
+    /// know. `drawn` says where.
+    pub(crate) fn lose_messages(&mut self, name: &str, drawn: u64, count: usize) {
+        let Some(stream) = self.streams.get_mut(name) else { return };
+        for sequence in stream.messages.drawn(drawn, count) {
             stream.messages.remove(sequence);
         }
     }
 
     /// Damages one of the messages of a stream.
     pub(crate) fn damage_message(&mut self, name: &str, drawn: u64) {
-        if let Some(stream) = self.streams.get_mut(name)
-            && let Some(sequence) = stream.messages.drawn(drawn)
-        {
+        let Some(stream) = self.streams.get_mut(name) else { return };
+        for sequence in stream.messages.drawn(drawn, 1) {
             stream.messages.damage(sequence);
         }
+    }
+
+    /// Has the broker write its files, which [`Files::Copied`] reads.
+    pub(crate) fn copy_files(&mut self) {
+        self.copy = self.streams.clone();
     }
 
     /// Has consumers write their files only if those are older than this, so that a broker that is killed loses what
@@ -253,6 +260,10 @@ impl JetStream {
         let (lost, is_behind) = match files {
             Files::Kept => (0, false),
             Files::Behind { messages } => (messages, true),
+            Files::Copied => {
+                self.streams = std::mem::take(&mut self.copy);
+                (0, false)
+            }
             Files::Without(stream) => {
                 self.streams.remove(stream);
                 (0, false)

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use super::branches::reached_by;
 use super::hooks::{HookAccount, HookFailure, HookSettings};
 use super::jetstream::Files;
 use super::pool::RunEnd;
 use super::world::{Happening, Process, World};
-use super::{Plan, check_run, simulate_with, small_plan};
+use super::{Plan, check_run, simulate, simulate_with, small_plan};
 use crate::connection::check_payload;
 
 /// What is wrong with a run; `Ok` if it is as the page says.
@@ -15,7 +16,7 @@ type Checked = Result<(), String>;
 /// The beginning of the event on the page, a part of what the page says of it, and the runs that show it.
 type PageRow = (&'static str, &'static str, fn() -> Checked);
 
-const ROWS: [PageRow; 26] = [
+const ROWS: [PageRow; 28] = [
     ("a worker is killed, stopped or cut off", "fail with `WorkerLost`", lost_workers),
     (
         "an item has ended three workers",
@@ -28,6 +29,8 @@ const ROWS: [PageRow; 26] = [
     ("a hook exceeds `item_timeout`", "`TimedOut`", slow_hooks),
     ("the broker is restarted", "goes on by itself", restarted_broker),
     ("the broker has lost what it had stored", "are published again", broker_without_files),
+    ("the broker is back with an older copy of what it had stored", "nothing else", older_copy),
+    ("the broker loses or damages messages", "published once more", holes_and_damage),
     ("the broker is gone for `wait_for`", "`BrokerGone`", broker_that_is_gone),
     ("the broker is connected but does not answer", "`NoAnswer`", broker_that_is_stopped),
     ("the broker refuses the password of a user", "`Connect`", changed_password),
@@ -72,6 +75,25 @@ fn each_row_of_the_page_is_a_run_of_the_model() {
     let wrong = ROWS.iter().filter_map(|(event, _, case)| Some((event, case().err()?)));
     let wrong: Vec<_> = wrong.collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Makes the runs of all rows, and one in which workers are quarantined.
+pub(super) fn run_all() {
+    ROWS.iter().for_each(|(_, _, case)| _ = case());
+    _ = quarantined_workers();
+}
+
+#[test]
+fn quarantined_workers_leave_and_the_run_goes_on() {
+    let reached = reached_by(|| quarantined_workers().unwrap());
+    assert!(reached.contains("coordinator: Ban -> Order Leave"), "{reached:#?}");
+}
+
+/// One hook in three fails. An item that has failed with one worker, and not with another, blames the first.
+fn quarantined_workers() -> Checked {
+    let hooks = HookSettings { failing: 3, ..small_plan(0).hooks };
+    let plan = Plan { quarantine_after: Some(1), retries: 9, hooks, ..plan_with(100, &[]) };
+    completes(&Plan { workers: vec![1; 4], seats: 6, ..plan }).map(drop)
 }
 
 /// A run of one worker, and what happens to it soon. No attempt is repeated.
@@ -131,7 +153,13 @@ fn slow_hooks() -> Checked {
     items_fail(&plan_of_hooks(HookFailure::TimedOut), "producer_work took longer than 100 ms")?;
     let plan = plan_of_hooks(HookFailure::LastTimedOut);
     items_fail(&Plan { runs: vec![vec![1]], ..plan.clone() }, "producer_work took longer than")?;
+    // The results of a worker that ends are read, although that takes a moment.
+    let happenings = vec![(SOON / 100, Happening::DeleteConsumers("s-results"))];
+    let last = Plan { runs: vec![vec![1]], happenings, ..plan.clone() };
+    items_fail(&last, "producer_work took longer than")?;
     // Without another worker, the next item finds none.
+    let workers = Plan { workers: vec![1; 3], seats: 3, retries: 3, ..plan.clone() };
+    run_fails(&workers, "0 of at least 1 workers take part")?;
     run_fails(&plan, "0 of at least 1 workers take part")
 }
 
@@ -152,12 +180,60 @@ fn restarted_broker() -> Checked {
 fn broker_without_files() -> Checked {
     let lost = Happening::KillBroker(Files::Lost, SOON);
     completes(&Plan { retries: 1, ..plan_with(200, std::slice::from_ref(&lost)) })?;
+    // More items than are looked for at once are missing.
+    let hooks = HookSettings { most: SOON * 4, ..small_plan(0).hooks };
+    let plan = plan_with(200, std::slice::from_ref(&lost));
+    let plan = Plan { retries: 3, workers: vec![20, 20], window: 100, hooks, ..plan };
+    completes(&Plan { wait_for: FOR_GOOD, ..plan })?;
     // The broker refuses at first what is to be made again, or a worker is replaced meanwhile.
     let (refused, replaced) = (Happening::Refuse(SOON * 4), Happening::Replace(1));
     for beside in [vec![refused.clone()], vec![Happening::Kill(1), replaced.clone()]] {
         let plan = plan_with(200, &[std::slice::from_ref(&lost), &beside[..]].concat());
         let plan = Plan { retries: 3, wait_for: FOR_GOOD, ..plan };
         completes(&plan).map_err(|error| format!("{beside:?}: {error}"))?;
+    }
+    Ok(())
+}
+
+/// A power failure: what was stored since the last copy is gone, and what was removed since then is back.
+fn older_copy() -> Checked {
+    for after in [SOON / 10, SOON, SOON * 5] {
+        let happenings = [
+            (SOON, Happening::CopyFiles),
+            (SOON + after, Happening::KillBroker(Files::Copied, SOON)),
+        ];
+        let plan = Plan { retries: 3, wait_for: FOR_GOOD, ..plan_of_large_values(400) };
+        completes(&Plan { happenings: happenings.to_vec(), ..plan })
+            .map_err(|error| format!("{after:?}: {error}"))?;
+    }
+    // The results that the worker has sent in between were not read.
+    let plan = plan_with(200, &[Happening::CopyFiles, Happening::Cut(0, SOON * 2)]);
+    let mut plan = Plan { retries: 3, wait_for: FOR_GOOD, ..plan };
+    plan.happenings.push((SOON * 2, Happening::KillBroker(Files::Copied, SOON)));
+    completes(&plan)?;
+    // The copy names the coordinator before, whose run was taken over.
+    let (runs, names) = (vec![vec![2_000], vec![200]], vec!["run", "run"]);
+    plan.happenings = vec![
+        (SOON, Happening::CopyFiles),
+        (plan.lease * 3, Happening::KillBroker(Files::Copied, SOON)),
+    ];
+    simulate(&Plan { runs, names, ..plan }, 1, None)
+}
+
+/// Messages pile up while their reader is cut off.
+fn holes_and_damage() -> Checked {
+    let streams = [("s-items", 1), ("s-results", 0), ("KV_s-keys", 1), ("KV_s-workers", 0)];
+    for (stream, reader) in streams {
+        let hole = Happening::LoseMessages(stream, 20);
+        let mut damage = vec![Happening::DamageMessage(stream); 20];
+        damage.push(Happening::KillBroker(Files::Kept, SOON));
+        for lost in [vec![hole], damage] {
+            let lost = lost.into_iter().map(|it| (SOON * 5 / 4, it));
+            let cut = (SOON, Happening::Cut(reader, SOON / 2));
+            let happenings = std::iter::once(cut).chain(lost).collect();
+            let plan = Plan { retries: 3, wait_for: FOR_GOOD, happenings, ..plan_with(400, &[]) };
+            completes(&plan).map_err(|error| format!("{:?}: {error}", plan.happenings))?;
+        }
     }
     Ok(())
 }
@@ -174,12 +250,16 @@ fn broker_that_is_stopped() -> Checked {
 
 fn changed_password() -> Checked {
     let text = "no connection to the broker at nats://127.0.0.1: authorization violation";
-    run_fails(&plan_with(2_000, &[Happening::LockOut(0)]), text)
+    run_fails(&plan_with(2_000, &[Happening::LockOut(0)]), text)?;
+    run_fails(&plan_with(2_000, &[Happening::LockOut(1)]), "0 of at least 1 workers take part")
 }
 
 fn lost_right() -> Checked {
     let plan = plan_with(2_000, &[Happening::Deny(0, "s.items.>")]);
-    run_fails(&plan, "the broker denies this user a right: ")
+    run_fails(&plan, "the broker denies this user a right: ")?;
+    // Results still come.
+    let hooks = HookSettings { most: SOON * 8, ..plan.hooks };
+    run_fails(&Plan { hooks, ..plan }, "the broker denies this user a right: ")
 }
 
 fn deleted_buckets() -> Checked {
@@ -232,7 +312,17 @@ fn stuck_streams() -> Checked {
             }
         }
     }
-    Ok(())
+    stuck_object_store()
+}
+
+/// Large values cannot be read or written meanwhile.
+fn stuck_object_store() -> Checked {
+    let happenings = vec![
+        (SOON, Happening::Cut(0, SOON / 2)),
+        (SOON * 5 / 4, Happening::Stick("OBJ_s-objects", SOON * 30)),
+    ];
+    let plan = Plan { retries: 9, wait_for: FOR_GOOD, ..plan_of_large_values(400) };
+    completes(&Plan { happenings, ..plan }).map(drop)
 }
 
 /// Checks that the run fails with this text, at most a ping after `wait_for`. The broker has answered to all for so long.
@@ -330,7 +420,18 @@ fn small_messages() -> Checked {
 }
 
 fn missing_workers() -> Checked {
-    run_fails(&plan_with(2_000, &[Happening::Kill(1)]), "0 of at least 1 workers take part")
+    let text = "0 of at least 1 workers take part";
+    run_fails(&plan_with(2_000, &[Happening::Kill(1)]), text)?;
+    let plan = plan_with(2_000, &[Happening::MissWorkers(0)]);
+    run_fails(&Plan { workers: vec![0], ..plan.clone() }, text)?;
+    // It is decided whether the workers or the broker are to blame.
+    let happenings =
+        vec![(SOON, Happening::PauseBroker(FOR_GOOD)), (SOON * 2, Happening::MissWorkers(0))];
+    run_fails(&Plan { happenings, ..plan.clone() }, "is connected, and does not answer")?;
+    let key = Happening::LoseMessages("KV_s-keys", 1);
+    let happenings = [key, Happening::Refuse(FOR_GOOD), Happening::MissWorkers(0)];
+    let happenings = happenings.into_iter().map(|it| (SOON, it)).collect();
+    run_fails(&Plan { happenings, ..plan }, "the broker refuses the run's key")
 }
 
 fn cancelled_run() -> Checked {
@@ -353,7 +454,7 @@ fn lost_coordinator() -> Checked {
         let begun = account.begun.len();
         world.run_for(plan.lease * 2);
         let wanted = workers_hooks(world);
-        world.later(world.now, Happening::Kill(1));
+        world.later(world.now, Happening::Terminate(1));
         world.run_for(Duration::from_secs(25 * 60 * 60));
         match (begun, wanted, world.left_at_broker()) {
             (1.., 0, left) if left.is_empty() => Ok(()),
@@ -365,7 +466,11 @@ fn lost_coordinator() -> Checked {
 fn two_coordinators() -> Checked {
     let (runs, names) = (vec![vec![2_000], vec![1]], vec!["run", "run"]);
     let plan = Plan { runs, names, ..plan_with(0, &[]) };
-    run_fails(&plan, "has taken over the run")
+    run_fails(&plan, "has taken over the run")?;
+    // It finds that out while it looks why it has no workers.
+    let happenings = vec![(plan.lease * 2 + SOON / 4, Happening::MissWorkers(0))];
+    let runs = vec![vec![2_000], vec![200]];
+    run_fails(&Plan { runs, happenings, ..plan }, "has taken over the run")
 }
 
 /// Every other input is large, and so are the outputs of the rest.
@@ -400,7 +505,9 @@ fn full_object_store() -> Checked {
 
 fn full_broker() -> Checked {
     let plan = plan_with(2_000, &[Happening::Refuse(FOR_GOOD)]);
-    run_fails(&plan, "the broker refuses an item or a result: ")
+    run_fails(&plan, "the broker refuses an item or a result: ")?;
+    let replaced = [Happening::Kill(1), Happening::Replace(1), Happening::Refuse(FOR_GOOD)];
+    run_fails(&plan_with(2_000, &replaced), "the broker refuses")
 }
 
 /// Checks that the run fails with this text.

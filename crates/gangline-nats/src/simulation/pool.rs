@@ -11,6 +11,7 @@ use gangline_scheduler::RunTime;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::UnboundedReceiver;
 
+use super::branches::Handled;
 use crate::board::LaneBoard;
 use crate::coordinator::Coordinator;
 use crate::event::{CoordinatorAction, CoordinatorEvent};
@@ -175,7 +176,10 @@ impl<'a> SimulatedPool<'a> {
         let mut next = event;
         loop {
             while let Some(event) = next.take().or_else(|| self.receiver.try_recv().ok()) {
-                actions.extend(self.coordinator.handle(event, now, broker.clone()));
+                let (handled, before) = (Handled::new(&event), self.board.fatal());
+                let led_to = self.coordinator.handle(event, now, broker.clone());
+                handled.note(&led_to, self.board.fatal().filter(|_| before.is_none()));
+                actions.extend(led_to);
             }
             let until = self.advance();
             next = self.receiver.try_recv().ok();

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::branches::{name_of_worker_event, note_part_actions, note_part_event, note_worker};
 use super::client::{AGAIN, ANSWER, ClientTimer, Moment, SimulatedClient};
 use super::hooks::{HookEnd, Hooks};
 use super::jetstream::{
@@ -31,6 +32,9 @@ const KEYS: u64 = 0;
 const PART: u64 = 1 << 32;
 /// The last subscription of a part: orders to its worker.
 const OWN_ORDERS: u64 = PART - 1;
+
+/// Why a worker without producers cannot serve.
+const NO_DEVICE: &str = "it has no device";
 
 /// The process of a worker.
 pub(super) struct WorkerHost {
@@ -67,7 +71,13 @@ pub(super) enum WorkerWait {
     Claim(u64, u64),
     Results(u64, ResultsMessage),
     Chunk(u64, OutputWriting),
-    Input { part: u64, publication: u64, reading: ObjectReading },
+    Input {
+        part: u64,
+        publication: u64,
+        reading: ObjectReading,
+    },
+    /// The process ends.
+    LastFlush,
 }
 
 /// A group of results on its way.
@@ -249,13 +259,19 @@ impl WorkerHost {
         if self.is_over {
             return;
         }
+        let name = name_of_worker_event(&event);
         let actions = self.worker.handle(event, at.instant, &self.client.health);
+        note_worker(&name, &actions);
         actions.into_iter().for_each(|action| self.perform(action, at));
         let next = at.now + self.worker.next_time().saturating_duration_since(at.instant);
         if next != self.tick && !self.is_over {
             self.tick = next;
             self.client.later(next, WorkerTimer::Tick);
         }
+    }
+
+    fn end_after_flush(&mut self, at: &mut Moment<'_>) {
+        self.client.ask(at, Request::Flush, WorkerWait::LastFlush, ANSWER);
     }
 
     fn perform(&mut self, action: WorkerAction, at: &mut Moment<'_>) {
@@ -274,7 +290,9 @@ impl WorkerHost {
                 let message = Message::new(&self.names.notices(&run), wire::encode(&notice));
                 self.client.call(at, Operation::Publish(message));
             }
-            WorkerAction::End(_) | WorkerAction::EndWithoutAccess(_) => self.is_over = true,
+            // What was sent before gets to the broker.
+            WorkerAction::End(_) => self.end_after_flush(at),
+            WorkerAction::EndWithoutAccess(_) => self.is_over = true,
         }
     }
 
@@ -284,6 +302,7 @@ impl WorkerHost {
             _ => None,
         };
         match wait {
+            WorkerWait::LastFlush => self.is_over = true,
             WorkerWait::Keys => {
                 if !matches!(answer, Some(Answer::Consumer(_))) {
                     self.client.later(at.now + AGAIN, WorkerTimer::WatchKeys);
@@ -359,12 +378,14 @@ impl WorkerHost {
         self.parts.insert(number, PartHost { part, key, is_dirty: false, wakes });
         let (capacity, init) = (self.capacity, Duration::ZERO);
         let service = LoadedService { capacity, producers: capacity, init };
-        self.note(number, PartEvent::Loaded(Ok(service)), at);
+        let loaded = (capacity > 0).then_some(service).ok_or_else(|| NO_DEVICE.to_owned());
+        self.note(number, PartEvent::Loaded(loaded), at);
     }
 
     /// Hands an event to a part. What it leads to is done once all that happens at this time was handed over.
     fn note(&mut self, number: u64, event: PartEvent, at: &mut Moment<'_>) {
         let Some(host) = self.parts.get_mut(&number) else { return };
+        note_part_event(&event, &host.part);
         host.part.handle(event, at.instant);
         if !std::mem::replace(&mut host.is_dirty, true) {
             self.client.later(at.now, WorkerTimer::Flush(number));
@@ -375,6 +396,7 @@ impl WorkerHost {
         let Some(host) = self.parts.get_mut(&number) else { return };
         host.is_dirty = false;
         let actions = host.part.flush(at.instant, HookTimes::default());
+        note_part_actions(&actions);
         let next = host.part.next_time();
         if let Some(next) = next {
             let next = at.now + next.saturating_duration_since(at.instant);
@@ -471,7 +493,7 @@ impl WorkerHost {
                 let results = ResultsMessage { group, publishing, last };
                 self.publish(number, results, at);
             }
-            PartAction::EndProcess(_) => self.is_over = true,
+            PartAction::EndProcess(_) => self.end_after_flush(at),
             PartAction::ReadInput { publication, object } => {
                 let subject = self.names.input_object(&run, &object.name);
                 let reading = ObjectReading::new(object, subject);

@@ -34,6 +34,8 @@ pub(super) enum Happening {
     Narrow(usize, u64),
     Answer(usize, AnswerFault),
     KillBroker(Files, Duration),
+    /// The broker writes its files, for `Files::Copied`.
+    CopyFiles,
     PauseBroker(Duration),
     /// The broker has no room for this time.
     Refuse(Duration),
@@ -43,14 +45,16 @@ pub(super) enum Happening {
     DeleteStream(&'static str),
     /// All consumers of a stream are deleted at the broker.
     DeleteConsumers(&'static str),
-    /// The broker loses a message of a stream.
-    LoseMessage(&'static str),
+    /// The broker loses this number of messages of a stream, one after the other.
+    LoseMessages(&'static str, usize),
     /// A message of a stream is damaged.
     DamageMessage(&'static str),
     /// A stream answers nothing for this time.
     Stick(&'static str, Duration),
     /// The run in progress of a coordinator is cancelled.
     Cancel(usize),
+    /// A coordinator has too few workers for its pool to be built.
+    MissWorkers(usize),
     /// The password of the user of a process is changed, and its connection cut.
     LockOut(usize),
     // What ends one of the above.
@@ -336,6 +340,7 @@ impl<'a> World<'a> {
                 self.later(now + time, Happening::StartBroker(files));
             }
             Happening::StartBroker(files) => self.broker.start(now, files),
+            Happening::CopyFiles => self.broker.copy_files(),
             Happening::PauseBroker(time) => self.broker.pause(now, now + time),
             Happening::Refuse(time) => {
                 let said = "insufficient resources".to_owned();
@@ -352,8 +357,8 @@ impl<'a> World<'a> {
             }
             Happening::DeleteStream(name) => self.broker.delete_stream(now, name),
             Happening::DeleteConsumers(stream) => self.broker.delete_consumers(now, stream),
-            Happening::LoseMessage(stream) => {
-                self.broker.lose_message(stream, self.random.below(u64::MAX));
+            Happening::LoseMessages(stream, count) => {
+                self.broker.lose_messages(stream, self.random.below(u64::MAX), count);
             }
             Happening::DamageMessage(stream) => {
                 self.broker.damage_message(stream, self.random.below(u64::MAX));
@@ -366,6 +371,11 @@ impl<'a> World<'a> {
             Happening::Cancel(number) => self.with(number, |process, at| {
                 if let Process::Coordinator(host) = process {
                     host.cancel(at);
+                }
+            }),
+            Happening::MissWorkers(number) => self.with(number, |process, at| {
+                if let Process::Coordinator(host) = process {
+                    host.miss_workers(at);
                 }
             }),
             Happening::Begin(number) => self.with(number, |process, at| process.start(at)),

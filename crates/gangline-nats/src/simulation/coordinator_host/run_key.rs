@@ -38,8 +38,8 @@ impl CoordinatorHost<'_> {
                     Ok(other) if other.epoch == self.key.epoch => {
                         Ok(KeyState::Own { revision: sequence })
                     }
-                    Ok(_) => Ok(KeyState::OfAnother),
-                    Err(_) => Err(sequence),
+                    Ok(other) if Some(other.epoch) != self.before => Ok(KeyState::OfAnother),
+                    Ok(_) | Err(_) => Err(sequence),
                 }
             }
             // As the real client, which looks what has ended the last key.

@@ -18,7 +18,7 @@ const WATCH_SILENCE: Duration = Duration::from_secs(10);
 /// How late a broker removes an unused consumer: it takes between this time and a second.
 const UNUSED_DELAY: Duration = Duration::from_millis(100);
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct StreamConsumer {
     pub(super) stream: Arc<str>,
     pub(super) config: ConsumerConfig,
@@ -37,7 +37,7 @@ pub(super) struct StreamConsumer {
 }
 
 /// Where messages go.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Target {
     /// To pulls, in their order.
     Pulls(VecDeque<WaitingPull>),
@@ -45,7 +45,7 @@ enum Target {
     Inbox { connection: ConnectionId, subscription: u64 },
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct WaitingPull {
     number: u64,
     connection: ConnectionId,
@@ -80,7 +80,7 @@ struct Pending {
 }
 
 /// The progress in the file, which may be behind.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Saved {
     at: Duration,
     progress: Progress,

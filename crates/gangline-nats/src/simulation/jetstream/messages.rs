@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::operation::{Message, StreamState, matches};
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct StoredMessages {
     messages: BTreeMap<u64, StoredMessage>,
     /// The places of the messages with a subject, in order.
@@ -15,7 +15,7 @@ pub(super) struct StoredMessages {
     last: u64,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct StoredMessage {
     pub(super) message: Message,
     pub(super) at: Duration,
@@ -52,10 +52,10 @@ impl StoredMessages {
         self.messages.first_key_value().map(|(sequence, it)| (*sequence, it.at))
     }
 
-    /// The place of one of the messages; `None` without any.
-    pub(super) fn drawn(&self, drawn: u64) -> Option<u64> {
-        let index = drawn.checked_rem(self.messages.len() as u64)?;
-        self.messages.keys().nth(index as usize).copied()
+    /// The places of one of the messages and of those after it, at most `count`.
+    pub(super) fn drawn(&self, drawn: u64, count: usize) -> Vec<u64> {
+        let Some(index) = drawn.checked_rem(self.messages.len() as u64) else { return vec![] };
+        self.messages.keys().skip(index as usize).take(count).copied().collect()
     }
 
     /// Makes a message one that nothing decodes.

@@ -12,7 +12,7 @@ use super::operation::{
     StreamConfig, matches,
 };
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct MessageStream {
     pub(super) config: StreamConfig,
     pub(super) messages: StoredMessages,
