@@ -444,6 +444,13 @@ impl<R: Runner + 'static> Service<R> {
         self.host.0.producer_times().into_iter().map(of_one).collect()
     }
 
+    /// The number of items that the service's producers can have now, in workers elsewhere; `None` if they are producers
+    /// of this process.
+    #[doc(hidden)]
+    pub fn capacity(&self) -> Option<usize> {
+        self.host.0.capacity()
+    }
+
     fn begin(&self, input: R::Input) -> PendingCall<R::Input, R::Output> {
         PendingCall::begin(self.host.0.calls(), input, self.deadline())
     }

@@ -12,7 +12,7 @@ use super::session::{LinePlace, Lineup, Over, Session};
 use crate::base::Order;
 use crate::base::panic::{catch, drop_quietly};
 use crate::cfg::CfgNode;
-use crate::concurrency::cancel::SeenRequests;
+use crate::concurrency::cancel::{Interrupt, SeenRequests};
 use crate::error::{Error, Result};
 use crate::observe::event::Event;
 use crate::observe::event_log::{Detail, EventLog, ObserveOptions};
@@ -104,6 +104,10 @@ impl<I: Send + 'static, T: Send + 'static> Engine<I, T> {
         let building = Arc::new(Building::new());
         let token = self.settings.token.clone();
         let watch = token.watch_from_now(&building);
+        // A wait for workers ends by an earlier request too, as that for GPUs does.
+        if self.factory().has_seats() && token.is_cancelled_since(self.seen) {
+            building.cancel();
+        }
         let started = self.settings.lock_gpus(self.seen, &building).and_then(|gpus| {
             let places = self.settings.devices.len();
             let least = self.run_settings.policy.min_producers.unwrap_or(places);

@@ -244,6 +244,11 @@ impl<I: Send + 'static, T: Send + 'static> ServiceHost<I, T> {
         }
     }
 
+    /// The number of items that producers with seats can have now.
+    pub(crate) fn capacity(&self) -> Option<usize> {
+        lock(&self.serving).as_ref().and_then(|serving| serving.engine.factory().capacity())
+    }
+
     /// Returns the times of the service's producers so far, each with the duration of its last `producer_init`.
     pub(crate) fn producer_times(&self) -> Vec<(ProducerTime, Duration)> {
         match (lock(&self.serving).as_ref(), &self.calls.run) {

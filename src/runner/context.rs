@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::cfg::CfgNode;
+use crate::concurrency::bell::{Bell, Bells};
 use crate::device::Device;
 use crate::runner::item_seed::seed_of;
 use crate::runner::producer_setup::ProducerSetup;
@@ -33,11 +34,14 @@ pub struct ProducerContext<'a> {
     flag: Option<AbandonFlag<'a>>,
     /// In a service.
     open: Option<&'a dyn OpenItems>,
+    /// Rung when a lease is revoked, where one can be.
+    revoked: Option<&'a Bells>,
 }
 
 impl<'a> ProducerContext<'a> {
     pub(crate) fn new(setup: &'a ProducerSetup, wanted: &'a Wanted, items: &'a [u64]) -> Self {
-        ProducerContext { setup, items, shown: None, attempt: 1, wanted, flag: None, open: None }
+        let (shown, flag, open, revoked) = (None, None, None, None);
+        ProducerContext { setup, items, shown, attempt: 1, wanted, flag, open, revoked }
     }
 
     /// Returns the same context for another attempt.
@@ -55,6 +59,11 @@ impl<'a> ProducerContext<'a> {
     /// The same, for a producer that may be abandoned.
     pub(crate) fn with_abandon_flag(self, flag: Option<AbandonFlag<'a>>) -> Self {
         ProducerContext { flag, ..self }
+    }
+
+    /// The same, for a lease that may be revoked while the hook has it.
+    pub(crate) fn with_revocations(self, bells: &'a Bells) -> Self {
+        ProducerContext { revoked: Some(bells), ..self }
     }
 
     /// The same, for items whose callers may go away.
@@ -208,6 +217,14 @@ impl<'a> ProducerContext<'a> {
         self.wanted.gave_up_on(self.items.first().copied())
             || self.flag.is_some_and(|flag| flag.is_set())
             || self.open.is_some_and(|open| self.has_items_and_none_is_open(open))
+    }
+
+    /// Has a bell rung whenever [`is_cancelled`](Self::is_cancelled) may have turned true, until the run ends: for a hook
+    /// that waits in the kernel on a thread of this process. A producer gives the same bell each time.
+    #[doc(hidden)]
+    pub fn listen(&self, bell: &Arc<dyn Bell>) {
+        self.wanted.listen(bell);
+        self.revoked.iter().for_each(|bells| bells.add(bell));
     }
 
     fn has_items_and_none_is_open(&self, open: &dyn OpenItems) -> bool {

@@ -1,8 +1,10 @@
 //! Calls that are dropped, and calls that are too late.
 
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use gangline::backend::Bell;
 use gangline::{Batch, Error, OrderedRunner, Runner};
 
 use crate::batches::{batches, passed};
@@ -33,6 +35,42 @@ fn a_dropped_call_in_a_hook_is_cancelled_and_counted_once() {
         assert_eq!(service.call(2).unwrap(), 2);
         let account = service.account();
         assert_eq!((account.ok, account.failed, account.cancelled), (1, 0, 1));
+    });
+}
+
+/// Wakes a hook that waits elsewhere than in the library.
+#[derive(Debug)]
+struct Rung(SyncSender<()>);
+
+impl Bell for Rung {
+    fn ring(&self) {
+        // One is enough.
+        let _ = self.0.try_send(());
+    }
+}
+
+#[test]
+fn a_hook_that_waits_hears_of_a_dropped_call() {
+    no_hang(|| {
+        let (begun, cancelled) = (Arc::new(Gate::new()), Arc::new(Gate::new()));
+        let (begins, seen) = (begun.clone(), cancelled.clone());
+        let (sender, rung) = sync_channel(1);
+        let (bell, rung): (Arc<dyn Bell>, _) = (Arc::new(Rung(sender)), Mutex::new(rung));
+        let hooks = Hooks::new().work(move |cx, x| {
+            cx.listen(&bell);
+            begins.open();
+            while !cx.is_cancelled() {
+                rung.lock().unwrap().recv().unwrap();
+            }
+            seen.open();
+            Ok(x)
+        });
+        let service = OrderedRunner::new(hooks, 1).unwrap().into_service();
+        let call = service.call_async(1);
+        begun.pass();
+        drop(call);
+        cancelled.pass();
+        assert_eq!(service.account().cancelled, 1);
     });
 }
 

@@ -27,6 +27,8 @@ const MARKER: &str = "GANGLINE_NATS_WORKER";
 /// The process id of `gangline worker`, with which the worker ends.
 const SUPERVISOR: &str = "GANGLINE_SUPERVISOR";
 const DEVICES: &str = "GANGLINE_DEVICES";
+/// Set for a runner that starts programs and opens no device itself.
+const DEVICE_NAMES: &str = "GANGLINE_DEVICE_NAMES";
 const CREDENTIALS: &str = "GANGLINE_NATS_CREDENTIALS";
 const CERTIFICATES: &str = "GANGLINE_NATS_ROOT_CERTIFICATES";
 const SPACE: &str = "GANGLINE_NATS_NAMESPACE";
@@ -59,7 +61,12 @@ pub(super) fn execute_again(address: &BrokerAddress) -> ! {
 }
 
 pub(super) fn devices() -> Result<Devices, DeviceError> {
-    set(DEVICES).map_or_else(|| Ok(Devices::available()), |devices| devices.parse())
+    let devices: Result<Devices, _> =
+        set(DEVICES).map_or_else(|| Ok(Devices::available()), |devices| devices.parse());
+    match is_on(DEVICE_NAMES) {
+        true => devices.map(Devices::names_only),
+        false => devices,
+    }
 }
 
 pub(super) fn access(address: &BrokerAddress) -> Access {

@@ -3,7 +3,7 @@
 use std::path::{self, PathBuf};
 use std::time::Duration;
 
-use super::address::BrokerAddress;
+use super::address::{BrokerAddress, Login};
 use super::names;
 use crate::ClusterError;
 
@@ -213,6 +213,34 @@ impl Nats {
     pub fn largest_output(mut self, bytes: u64) -> Self {
         self.largest_output = bytes;
         self
+    }
+
+    /// The address of the broker, without a user, a password or a token: for messages.
+    ///
+    /// ```
+    /// use gangline_nats::Nats;
+    ///
+    /// let nats = Nats::connect("tls://alice:secret@broker.example:4222");
+    /// assert_eq!(nats.address(), "tls://broker.example:4222");
+    /// ```
+    pub fn address(&self) -> String {
+        self.access.address.shown()
+    }
+
+    /// The name of the user in the address, if it has one. A token is a secret, and no name.
+    ///
+    /// ```
+    /// use gangline_nats::Nats;
+    ///
+    /// let nats = Nats::connect("tls://alice:secret@broker.example:4222");
+    /// assert_eq!(nats.user().as_deref(), Some("alice"));
+    /// assert_eq!(Nats::connect("tls://token@broker.example:4222").user(), None);
+    /// ```
+    pub fn user(&self) -> Option<String> {
+        match self.access.address.parse().ok()?.login? {
+            Login::User { name, .. } => Some(name),
+            Login::Token(_) => None,
+        }
     }
 
     /// Checks the options that can be checked without a connection.

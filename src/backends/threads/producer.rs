@@ -159,6 +159,7 @@ impl<R: Runner> Producer<R> {
         let cx = ProducerContext::new(&self.setup, &run.wanted, &items)
             .with_attempt(attempt)
             .with_abandon_flag(flag)
+            .with_revocations(&run.handover.dispatch.signals.bells)
             // Only leases belong to calls.
             .with_open_items(match (flag, run.parts.get()) {
                 (None, None) => None,

@@ -164,6 +164,7 @@ impl<R: Runner> Producer<R> {
         let cx = ProducerContext::new(&self.setup, &run.wanted, items)
             .with_attempt(*attempt)
             .with_abandon_flag(Some(flag))
+            .with_revocations(&run.handover.dispatch.signals.bells)
             .with_open_items(run.open_items());
         self.lifetime.worked += items.len() as u64;
         let device = self.setup.place.devices().first();
