@@ -16,6 +16,7 @@ pub(crate) mod report;
 pub(crate) mod running;
 pub(crate) mod sections;
 pub(crate) mod serve;
+pub(crate) mod served;
 pub(crate) mod typed;
 pub(crate) mod warm;
 pub(crate) mod workers;
@@ -32,7 +33,7 @@ use clap::{
 };
 
 use crate::args::check::CheckArgs;
-use crate::args::cluster::{WorkerArgs, WorkersArgs};
+use crate::args::cluster::{ClusterArgs, WorkerArgs, WorkersArgs};
 use crate::args::device_names::DeviceNames;
 use crate::args::dockerfile::DockerfileArgs;
 use crate::args::halt::Halt;
@@ -106,6 +107,8 @@ pub(crate) struct RunArgs {
     pub(crate) record: RecordArgs,
     #[command(flatten)]
     pub(crate) warm: WarmArgs,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
 }
 
 impl RunArgs {

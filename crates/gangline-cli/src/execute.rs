@@ -35,4 +35,20 @@ pub(crate) mod supervisor;
 pub(crate) mod threads;
 pub(crate) mod warm;
 pub(crate) mod worker;
+mod worker_program;
 mod worker_slots;
+
+#[cfg(feature = "nats")]
+mod command_runner;
+#[cfg(feature = "nats")]
+mod remote;
+#[cfg(feature = "nats")]
+mod remote_job;
+#[cfg(feature = "nats")]
+mod remote_report;
+
+#[cfg(feature = "nats")]
+pub(crate) use self::command_runner::serve_commands;
+
+/// The first argument of the process that `gangline worker --serve commands` starts.
+pub(crate) const SERVE_COMMANDS: &str = "serve-commands";

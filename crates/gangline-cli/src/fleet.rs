@@ -14,22 +14,21 @@ pub(crate) use self::listed::show;
 
 #[cfg(feature = "nats")]
 mod listed {
-    use std::env;
     use std::fmt::Write;
     use std::time::{Duration, SystemTime};
 
-    use gangline_nats::{Nats, WorkerInfo, workers};
+    use gangline_nats::{WorkerInfo, workers};
     use humantime::{format_duration, format_rfc3339_seconds};
     use serde_json::{Value, json};
 
     use super::{CliError, WorkersArgs};
-    use crate::execute::worker::broker;
+    use crate::broker::{broker, nats};
     use crate::exit;
 
     const WIDTH: usize = 80;
 
     pub(crate) fn show(args: &WorkersArgs) -> Result<Vec<u8>, CliError> {
-        let nats = access(broker(args.nats.as_deref())?);
+        let nats = nats(broker(args.nats.as_deref())?, None);
         let workers = workers(&nats).map_err(|error| CliError::new(exit::INPUT, error))?;
         Ok(if args.json {
             let all: Vec<Value> = workers.iter().map(as_json).collect();
@@ -37,25 +36,6 @@ mod listed {
         } else {
             as_text(&workers, SystemTime::now()).into_bytes()
         })
-    }
-
-    /// With the variables that a worker reads too.
-    fn access(url: String) -> Nats {
-        let set = |name| env::var(name).ok().filter(|value| !value.is_empty());
-        let mut nats = Nats::connect(url);
-        if let Some(path) = set("GANGLINE_NATS_CREDENTIALS") {
-            nats = nats.credentials(path);
-        }
-        if let Some(path) = set("GANGLINE_NATS_ROOT_CERTIFICATES") {
-            nats = nats.root_certificates(path);
-        }
-        if let Some(name) = set("GANGLINE_NATS_NAMESPACE") {
-            nats = nats.namespace(name);
-        }
-        match set("GANGLINE_NATS_INSECURE").as_deref() {
-            Some("1" | "true") => nats.insecure(),
-            _ => nats,
-        }
     }
 
     fn as_json(worker: &WorkerInfo) -> Value {

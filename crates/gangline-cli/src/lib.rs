@@ -51,6 +51,7 @@
 
 mod args;
 mod bell;
+mod broker;
 mod check;
 mod config;
 mod devices;
@@ -59,6 +60,7 @@ mod error;
 mod execute;
 mod exit;
 mod fleet;
+mod host_name;
 mod locking;
 mod manual;
 mod output;

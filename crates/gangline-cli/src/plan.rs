@@ -139,7 +139,7 @@ impl Plan {
             ));
         }
         let jobs = failed_jobs(log)?;
-        let slots = JobSlots::new(&args.placement, Some(jobs.len()))?;
+        let slots = job_slots(args, Some(jobs.len()))?;
         Plan::of_commands(args, JobSource::Failed(jobs), (slots, Needs::Slot), new_gate(1)?)
     }
 
@@ -165,10 +165,10 @@ impl Plan {
             return Err(usage("the job file must be a regular file, since it is read twice"));
         }
         let gate = new_gate(1)?;
-        let slots = JobSlots::new(&args.placement, Some(1))?;
+        let slots = job_slots(args, Some(1))?;
         let marks = marks_of_file(args, &slots);
         let file = JobFile::check(path, marks, &gate).map_err(of_job_file)?;
-        let slots = JobSlots::new(&args.placement, usize::try_from(file.count()).ok())?;
+        let slots = job_slots(args, usize::try_from(file.count()).ok())?;
         lanes_of(args, file, slots, gate)
     }
 
@@ -186,7 +186,7 @@ impl Plan {
         let sources = Sources::open(&args.inputs, &typed, count, &gate)
             .map_err(|error| CliError::new(exit::INPUT, error))?;
         let jobs = sources.rows.size_hint().1;
-        let slots = JobSlots::new(placement, jobs)?;
+        let slots = job_slots(args, jobs)?;
         let renamed = args.inputs.renamed();
         let marks = marks_of_command(args, &sources, &slots, &renamed);
         let command = template(args, typed.command, &marks)?;
@@ -270,6 +270,14 @@ impl Plan {
     /// Whether the numbers of its jobs have gaps.
     pub(crate) fn has_gaps(&self) -> bool {
         matches!(self.source, JobSource::Failed(_))
+    }
+}
+
+/// The slots of a run: here, or on the workers of a cluster.
+fn job_slots(args: &RunArgs, jobs: Option<usize>) -> Result<JobSlots, CliError> {
+    match args.cluster.nats {
+        Some(_) => JobSlots::elsewhere(args.placement.workers.as_ref()),
+        None => JobSlots::new(&args.placement, jobs),
     }
 }
 

@@ -20,12 +20,12 @@ use crate::execute::failure::internal;
 use crate::execute::limits::{allow_files, survive_full_files};
 use crate::execute::signals::unblock_signals;
 use crate::execute::supervisor::InputSource;
-use crate::execute::{run, supervisor, worker};
+use crate::execute::{self, run, supervisor, worker};
 use crate::output::report;
 use crate::output::stdio::{self, check_stdin, check_stdout};
 use crate::plan::Planned;
 use crate::plan::job_run::JobRun;
-use crate::{config, devices, dockerfile, exit, fleet, manual, reports, serve};
+use crate::{broker, config, devices, dockerfile, exit, fleet, manual, reports, serve};
 
 /// Runs the program with the arguments of this process, and returns its exit status. `--help` explains each
 /// status.
@@ -46,6 +46,9 @@ pub fn main() -> ExitCode {
 fn start(arguments: Vec<OsString>) -> Result<u8, CliError> {
     // Before any thread or process starts, since each inherits the mask.
     unblock_signals().map_err(internal)?;
+    if arguments.get(1).is_some_and(|word| word == execute::SERVE_COMMANDS) {
+        return execute::serve_commands();
+    }
     register_for_fences();
     let arguments = options::with_file(arguments)?;
     let cli = match args::parse(&arguments) {
@@ -83,6 +86,7 @@ fn start_run(
     supervisor: Option<i32>,
     arguments: Vec<OsString>,
 ) -> Result<u8, CliError> {
+    broker::hide(args.cluster.nats.as_deref(), &arguments)?;
     check_stdout()?;
     if args.source_files().any(stdio::is_stdin) {
         check_stdin()?;

@@ -1,20 +1,24 @@
-//! The arguments of `gangline worker` and `gangline workers`.
+//! The arguments of `gangline worker` and `gangline workers`, and those of `gangline run` on their machines.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args};
 
-use crate::args::limit::duration;
+use crate::args::limit::{duration, time_limit};
 use crate::args::sections;
+use crate::args::served::Served;
 
-/// Start a program as a worker of a cluster, and again whenever it crashes
+/// Start a worker of a cluster, and again whenever it crashes
 #[derive(Debug, Args)]
 #[command(after_help = sections::WORKER)]
-#[command(override_usage = "gangline worker [OPTIONS] [--] PROGRAM...")]
+#[command(
+    override_usage = "gangline worker [OPTIONS] --serve KIND\n       gangline worker [OPTIONS] [--] PROGRAM..."
+)]
 pub(crate) struct WorkerArgs {
     /// The program, which calls `gangline::worker_main` first, and its arguments
-    #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true)]
+    #[arg(value_name = "PROGRAM", trailing_var_arg = true, conflicts_with = "serve")]
     #[arg(value_parser = clap::value_parser!(OsString))]
     pub(crate) program: Vec<OsString>,
     /// Take items from the broker at URL: nats://host:4222, tls://host:4222 [default: GANGLINE_NATS]
@@ -23,8 +27,17 @@ pub(crate) struct WorkerArgs {
     /// Work on these devices: cuda:all, cuda:0-3, cpu*4 [default: GANGLINE_DEVICES, or all]
     #[arg(long, value_name = "LIST")]
     pub(crate) devices: Option<String>,
-    /// Run each producer in a child process, whose crash costs one attempt and not the worker
-    #[arg(long, action = ArgAction::SetTrue)]
+    /// Serve without a program: commands, python, or python:MODULE for the functions of one module alone; or several, as in commands,python
+    #[arg(long, value_name = "KIND", value_delimiter = ',')]
+    pub(crate) serve: Vec<Served>,
+    /// Start Python workers with the interpreter PATH [default: python3 beside this program, or of PATH]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) python: Option<PathBuf>,
+    /// Let Python workers import from DIR too; may be repeated
+    #[arg(long, value_name = "DIR", action = ArgAction::Append)]
+    pub(crate) path: Vec<PathBuf>,
+    /// Run each producer of PROGRAM in a child process, whose crash costs one attempt and not the worker
+    #[arg(long, action = ArgAction::SetTrue, conflicts_with = "serve")]
     pub(crate) processes: bool,
     /// Wait TIME before the first restart, and twice as long before each further one, up to 1m
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
@@ -42,3 +55,42 @@ pub(crate) struct WorkersArgs {
     #[arg(long, action = ArgAction::SetTrue)]
     pub(crate) json: bool,
 }
+
+/// The options of `gangline run` for many machines.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Many machines")]
+pub(crate) struct ClusterArgs {
+    /// Run the jobs on the workers at the broker at URL, which `gangline worker --serve commands` starts; env stands for the address in GANGLINE_NATS
+    #[arg(long, value_name = "URL", conflicts_with_all = NOT_ELSEWHERE)]
+    pub(crate) nats: Option<String>,
+    /// Give each job the variable NAME as this process has it; may be repeated
+    #[arg(long, value_name = "NAME", requires = "nats", action = ArgAction::Append)]
+    pub(crate) env: Vec<OsString>,
+    /// Take a worker for lost that has given no sign of life for TIME
+    #[arg(long, value_name = "TIME", requires = "nats", default_value = "10s", value_parser = time_limit)]
+    pub(crate) lease: Duration,
+    /// Wait TIME at most for a first worker, and whenever there is none
+    #[arg(long, value_name = "TIME", requires = "nats", default_value = "1m", value_parser = time_limit)]
+    pub(crate) wait_for: Duration,
+}
+
+/// The options that concern the devices, the load or the terminal of this machine, where no job runs.
+const NOT_ELSEWHERE: [&str; 17] = [
+    "devices",
+    "gpu_list",
+    "slots",
+    "share",
+    "per_gpu",
+    "cpu_workers",
+    "lock_gpus",
+    "load",
+    "memfree",
+    "nice",
+    "line_buffer",
+    "ungroup",
+    "verbose",
+    "dry_run",
+    "bar",
+    "warm",
+    "use_gpu",
+];

@@ -58,10 +58,24 @@ fn load(text: &str) -> Result<f64, &'static str> {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct TermSequence(Vec<(Signal, Duration)>);
 
+/// A sequence for another machine: the numbers of the signals, and the pauses.
+pub(crate) type SentSequence = Vec<(i32, Duration)>;
+
 impl TermSequence {
     /// SIGTERM, and SIGKILL after a time.
     pub(crate) fn with_pause(pause: Duration) -> TermSequence {
         TermSequence(vec![(Signal::TERM, pause)])
+    }
+
+    pub(crate) fn sent(&self) -> SentSequence {
+        self.0.iter().map(|(signal, pause)| (signal.as_raw(), *pause)).collect()
+    }
+
+    /// One that was sent. A signal that this machine does not know is left out.
+    pub(crate) fn received(sent: &SentSequence) -> TermSequence {
+        let step =
+            |(signal, pause): &(i32, Duration)| Some((Signal::from_named_raw(*signal)?, *pause));
+        TermSequence(sent.iter().filter_map(step).collect())
     }
 
     pub(crate) fn step(&self, step: usize) -> (Signal, Duration) {

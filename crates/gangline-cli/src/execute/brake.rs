@@ -1,8 +1,9 @@
 //! What holds jobs back although a slot is free: a delay, the load, the memory, and a number in a file.
 
+use std::fmt;
 use std::fs;
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::args::workers::in_file;
@@ -13,7 +14,17 @@ use crate::plan::rules::StartLimits;
 #[derive(Debug)]
 pub(crate) struct Brake {
     limits: StartLimits,
+    /// The jobs that the workers of a cluster can run at once now, if jobs run there.
+    elsewhere: OnceLock<Capacity>,
     state: Mutex<BrakeState>,
+}
+
+struct Capacity(Box<dyn Fn() -> usize + Send + Sync>);
+
+impl fmt::Debug for Capacity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (self.0)().fmt(f)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -51,18 +62,25 @@ const REPORT_EVERY: Duration = Duration::from_secs(60);
 
 impl Brake {
     pub(crate) fn new(limits: StartLimits) -> Brake {
-        Brake { limits, state: Mutex::default() }
+        Brake { limits, elsewhere: OnceLock::new(), state: Mutex::default() }
+    }
+
+    /// Lets no more jobs run at once than `capacity` says.
+    #[cfg(feature = "nats")]
+    pub(crate) fn follow(&self, capacity: Box<dyn Fn() -> usize + Send + Sync>) {
+        self.elsewhere.get_or_init(|| Capacity(capacity));
     }
 
     /// Whether jobs start as soon as a slot is free.
     pub(crate) fn is_off(&self) -> bool {
         let StartLimits { delay, load, memfree, jobs, .. } = &self.limits;
-        delay.is_zero() && load.is_none() && memfree.is_none() && jobs.is_none()
+        let has_room = self.elsewhere.get().is_none();
+        delay.is_zero() && load.is_none() && memfree.is_none() && jobs.is_none() && has_room
     }
 
     /// Whether the end of a job may let another start.
     pub(crate) fn counts_jobs(&self) -> bool {
-        self.limits.jobs.is_some()
+        self.limits.jobs.is_some() || self.elsewhere.get().is_some()
     }
 
     /// The number of jobs at once that a file has, if a file says it.
@@ -100,7 +118,12 @@ impl Brake {
 
     fn held(&self, state: &mut BrakeState) -> Option<StartDelay> {
         let quietly = |look_again, by| Some(StartDelay { look_again, by, message: None });
-        if self.counts_jobs() {
+        if let Some(Capacity(capacity)) = self.elsewhere.get()
+            && state.running >= capacity()
+        {
+            return quietly(INTERVAL, "--nats");
+        }
+        if self.limits.jobs.is_some() {
             state.most = self.jobs_in_file().or(state.most);
             if state.most.is_some_and(|most| state.running >= most) {
                 return quietly(INTERVAL, "-j");

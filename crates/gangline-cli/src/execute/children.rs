@@ -4,13 +4,27 @@ use std::fs;
 use std::path::Path;
 
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, wait};
+use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, wait, waitpid};
 
 /// Kills all children, and their children, which then become children of this process.
 pub(crate) fn kill_children() {
+    kill_children_but(&[]);
+}
+
+/// The same, but for these children and their own.
+pub(crate) fn kill_children_but(spared: &[Pid]) {
     // Without `/proc` the children cannot be found, and waiting for them could last for ever.
     while Path::new("/proc/self").exists() {
-        children().for_each(|pid| send(pid, Signal::KILL));
+        let killed: Vec<Pid> = children().filter(|pid| !spared.contains(pid)).collect();
+        killed.iter().for_each(|pid| send(*pid, Signal::KILL));
+        if !spared.is_empty() {
+            if killed.is_empty() {
+                return;
+            }
+            // The end of a spared one is for the caller.
+            killed.iter().for_each(|pid| _ = waitpid(Some(*pid), WaitOptions::empty()));
+            continue;
+        }
         match wait(WaitOptions::empty()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(_) => return,

@@ -120,6 +120,7 @@ impl Commands {
             fields: Arc::clone(&job.fields),
             command,
             attempts: attempt,
+            host: None,
             slot: number,
             gpus: Arc::clone(&self.slots[slot].gpus),
             tag,

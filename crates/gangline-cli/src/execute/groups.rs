@@ -219,6 +219,9 @@ impl Groups {
         let mut state = lock(&self.state);
         state.wish = Wish::Kill;
         state.send(Signal::KILL);
+        drop(state);
+        // A job that runs elsewhere has no process here.
+        self.ring();
     }
 
     /// Stops all jobs, as a terminal does with Ctrl-Z.

@@ -32,6 +32,9 @@ use gangline::event::{TimeKind, count_as};
 pub(crate) struct Lane {
     pub(crate) gate: Arc<Gate>,
     pub(crate) token: CancelToken,
+    /// Ends the wait for the workers of a cluster. A drain of the run must not reach them: it would refuse jobs that have
+    /// started.
+    pub(crate) joining: CancelToken,
     /// The number of its first slot among those of all lanes.
     pub(crate) first_worker: usize,
     /// Set if outputs are in input order and there are several lanes.
@@ -67,6 +70,7 @@ impl Lane {
             // In this order: a refused job then belongs to a cancelled run, and does not count as failed.
             Rest::None => {
                 self.token.cancel();
+                self.joining.cancel();
                 self.gate.abandon();
             }
         }

@@ -16,6 +16,8 @@ use crate::execute::gpu_watch::GpuWatch;
 use crate::execute::job_runner::{JobRunner, JobWork};
 use crate::execute::lane::{Lane, Lanes};
 use crate::execute::memory_watch::MemoryWatch;
+#[cfg(feature = "nats")]
+use crate::execute::remote::{Remote, RemoteWorkers};
 use crate::execute::retries::DEATHS_OF_ITEM;
 use crate::execute::setup::{hidden, lanes};
 use crate::execute::signals::Attendant;
@@ -26,6 +28,8 @@ use crate::output::report::{Numbers, number_by_jobs};
 use crate::output::verdict::{JobDelivery, JobFacts, advise};
 use crate::plan::gated::Gated;
 use crate::plan::job::Job;
+#[cfg(feature = "nats")]
+use crate::plan::job_run::ClusterRun;
 use crate::plan::job_run::{EarlierRun, JobRun, ProgressShown};
 use crate::plan::jobs::Jobs;
 use crate::plan::read_ahead::ReadAhead;
@@ -123,6 +127,26 @@ fn run_lane(
     let own = lanes.lanes[lane].clone();
     let inputs = plan.warm_inputs();
     let jobs = plan.jobs()?;
+    #[cfg(feature = "nats")]
+    if let Some(cluster) = &run.cluster {
+        let Some(workers) = remote_workers(cluster, lanes, &own)? else {
+            return Ok(LaneEnd { result: Ok(()), report: None });
+        };
+        let work = || {
+            Remote::new(
+                (cluster, !run.reports.is_empty()),
+                lanes.clone(),
+                own.clone(),
+                Arc::clone(&workers),
+            )
+        };
+        let mut end = drive(run, work, lanes, lane, &plan, jobs)?;
+        if let Err(error) = workers.close() {
+            lanes.shared.terminal.tell(&format!("the workers were not left in order: {error:#}"));
+        }
+        end.report.iter_mut().for_each(|report| workers.describe(report));
+        return Ok(end);
+    }
     match &run.warm {
         Some(warm) => {
             let (slots, inputs) = (&slots, &inputs);
@@ -141,6 +165,21 @@ fn run_lane(
             drive(run, commands, lanes, lane, &plan, jobs)
         }
     }
+}
+
+/// Waits for workers, and lets as many jobs start as they can run. An end of the run ends the wait.
+#[cfg(feature = "nats")]
+fn remote_workers(
+    cluster: &ClusterRun,
+    lanes: &Lanes,
+    own: &Lane,
+) -> Result<Option<Arc<RemoteWorkers>>, CliError> {
+    let Some(workers) = RemoteWorkers::join(cluster, lanes, own)?.map(Arc::new) else {
+        return Ok(None);
+    };
+    let there = Arc::clone(&workers);
+    lanes.shared.brake.follow(Box::new(move || there.capacity()));
+    Ok(Some(workers))
 }
 
 /// Runs the lane in the library.
@@ -282,7 +321,8 @@ fn builder<W: JobWork + 'static>(
     let token = runner.lane.token.clone();
     let delay = run.rules.retry_delay;
     // The largest number that the retry book allows.
-    let after_deaths = if run.warm.is_some() { DEATHS_OF_ITEM - 1 } else { 0 };
+    let may_lose_worker = run.warm.is_some() || run.cluster.is_some();
+    let after_deaths = if may_lose_worker { DEATHS_OF_ITEM - 1 } else { 0 };
     let mut builder = AnyOrderRunner::builder(runner)
         .devices(plan.slots.devices.clone())
         .order(run.order)

@@ -41,7 +41,8 @@ pub(crate) fn lanes(run: &JobRun, plans: &[Plan]) -> Result<Lanes, CliError> {
     let mut first_worker = 0;
     let mut lanes = Vec::with_capacity(plans.len());
     for (plan, turns) in plans.iter().zip(turns(run, plans)?) {
-        let (gate, token) = (Arc::clone(&plan.gate), CancelToken::new());
+        let gate = Arc::clone(&plan.gate);
+        let (token, joining) = (CancelToken::new(), CancelToken::new());
         let texts = Arc::new(plan.texts.clone());
         if run.rules.showing == Output::LinesInOrder {
             gate.keep_heads();
@@ -57,7 +58,18 @@ pub(crate) fn lanes(run: &JobRun, plans: &[Plan]) -> Result<Lanes, CliError> {
             .records
             .map(|fields| Records::new(fields, plan.warm_inputs().shape, run.order, done));
         let lists = Arc::default();
-        lanes.push(Lane { gate, token, first_worker, turns, texts, retries, held, records, lists });
+        lanes.push(Lane {
+            gate,
+            token,
+            joining,
+            first_worker,
+            turns,
+            texts,
+            retries,
+            held,
+            records,
+            lists,
+        });
         first_worker += plan.slots.len();
     }
     Ok(Lanes::new(shared, lanes))

@@ -1,26 +1,25 @@
-//! `gangline worker`: a worker of a cluster that is started again when it crashes, and ends in order.
+//! `gangline worker`: workers of a cluster that are started again when they crash, and end in order.
 
-use std::env;
-use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process_group, wait};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, wait};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 
 use crate::args::cluster::WorkerArgs;
+use crate::broker::broker;
 use crate::error::{CliError, Context};
-use crate::execute::children::{kill_children, send};
+use crate::execute::children::{kill_children_but, send};
 use crate::execute::failure::internal;
-use crate::execute::process::no_input;
 use crate::execute::signals::is_ignored;
 use crate::execute::supervisor::adopt_orphans;
+use crate::execute::worker_program::{WorkerProgram, worker_programs};
 use crate::exit;
 use crate::output::stdio;
 use gangline::report::HumanDuration;
@@ -28,48 +27,19 @@ use gangline::report::HumanDuration;
 /// The longest pause before a restart. A worker that has lived for longer begins with the shortest one again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// Starts the program until it ends in order, and returns the exit status.
+/// Starts the programs until they end in order, and returns the exit status.
 pub(crate) fn supervise(args: &WorkerArgs) -> Result<u8, CliError> {
     let url = broker(args.nats.as_deref())?;
+    let programs = worker_programs(args, &url)?;
     // What a crashed worker leaves behind becomes a child of this process.
     adopt_orphans();
     let (arrived, listener) = listen().map_err(internal)?;
-    let status = WorkerSupervisor { args, url, arrived, is_asked: false }.run();
+    programs.iter().filter_map(|program| program.allows.as_deref()).for_each(tell);
+    let shortest = args.restart_delay.min(LONGEST_PAUSE);
+    let workers = programs.into_iter().map(|program| SupervisedWorker::new(program, shortest));
+    let status = WorkerSupervisor { workers: workers.collect(), arrived, is_asked: false }.run();
     listener.close();
     status
-}
-
-/// The address of the broker: that of the option, or of the environment.
-///
-/// An option with a password or a token is moved to the environment, by executing this program again: all users of the
-/// machine see the options of a process, and its own user alone its environment.
-pub(crate) fn broker(option: Option<&str>) -> Result<String, CliError> {
-    if let Some(url) = option.filter(|url| url.contains('@'))
-        && let Some(arguments) = without_address(env::args_os().skip(1).collect(), url)
-    {
-        let mut command = Command::new("/proc/self/exe");
-        env::args_os().take(1).for_each(|name| _ = command.arg0(name));
-        return Err(internal(command.args(arguments).env("GANGLINE_NATS", url).exec()));
-    }
-    let variable = || env::var("GANGLINE_NATS").ok().filter(|url| !url.is_empty());
-    option.map(str::to_owned).or_else(variable).ok_or_else(|| {
-        let text =
-            "no broker is named: give its address by --nats nats://HOST:4222 or by GANGLINE_NATS";
-        CliError::new(exit::USAGE, text)
-    })
-}
-
-/// The arguments of this program without the first option that names this broker.
-fn without_address(mut arguments: Vec<OsString>, url: &str) -> Option<Vec<OsString>> {
-    let whole = OsString::from(format!("--nats={url}"));
-    let words = |n: usize| match &arguments[n] {
-        word if *word == whole => 1,
-        word if word == "--nats" && arguments.get(n + 1).is_some_and(|it| it == url) => 2,
-        _ => 0,
-    };
-    let (at, count) = (0..arguments.len()).map(|n| (n, words(n))).find(|it| it.1 > 0)?;
-    arguments.drain(at..at + count);
-    Some(arguments)
 }
 
 /// Signals, as messages of a thread that ends with the listener.
@@ -101,136 +71,179 @@ impl Listener {
     }
 }
 
-struct WorkerSupervisor<'a> {
-    args: &'a WorkerArgs,
-    url: String,
+struct WorkerSupervisor {
+    workers: Vec<SupervisedWorker>,
     arrived: Receiver<i32>,
     /// Whether a signal has asked for the end.
     is_asked: bool,
 }
 
-impl WorkerSupervisor<'_> {
+/// A program, and what has become of it.
+struct SupervisedWorker {
+    name: String,
+    command: Command,
+    shortest: Duration,
+    /// The pause before the next restart.
+    pause: Duration,
+    state: WorkerState,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum WorkerState {
+    Runs {
+        pid: Pid,
+        since: Instant,
+    },
+    /// It starts at that time.
+    Waits(Instant),
+    /// It is not started again. The exit status is its part in that of this process.
+    Ended(u8),
+}
+
+impl WorkerSupervisor {
+    /// The exit status is that of the first program that has not ended well.
     fn run(&mut self) -> Result<u8, CliError> {
-        let shortest = self.args.restart_delay.min(LONGEST_PAUSE);
-        let mut pause = shortest;
         loop {
-            let since = Instant::now();
-            let worker = self.start()?;
-            let ended = self.attend(worker);
-            kill_children();
-            if let Some(status) = self.last(ended) {
-                return Ok(status);
+            if let Err(error) = self.workers.iter_mut().try_for_each(SupervisedWorker::start_if_due)
+            {
+                self.running().for_each(kill_group);
+                kill_children_but(&[]);
+                return Err(error);
             }
-            if since.elapsed() > LONGEST_PAUSE {
-                pause = shortest;
+            let statuses = self.workers.iter().map(|worker| worker.status());
+            if let Some(statuses) = statuses.collect::<Option<Vec<u8>>>() {
+                let failed = statuses.into_iter().find(|status| *status != exit::OK);
+                return Ok(failed.unwrap_or(exit::OK));
             }
-            tell(&format!(
-                "the worker {}; it starts again in {}",
-                shown(ended),
-                HumanDuration(pause)
-            ));
-            if self.sleep(pause) == WorkerWakeUp::BySignal {
-                return Ok(exit::OK);
+            match self.next_signal() {
+                None => {}
+                Some(SIGCHLD) => self.reap(),
+                Some(_) if self.is_asked => self.running().for_each(kill_group),
+                Some(_) => {
+                    self.is_asked = true;
+                    self.running().for_each(|pid| send(pid, Signal::TERM));
+                    self.workers.iter_mut().for_each(SupervisedWorker::start_no_more);
+                }
             }
-            pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 
-    fn start(&self) -> Result<Pid, CliError> {
-        let WorkerArgs { program, devices, processes, .. } = self.args;
-        let mut command = Command::new(&program[0]);
-        command.args(&program[1..]).stdin(no_input());
-        command.env("GANGLINE_NATS", &self.url);
-        // The worker ends with this process.
-        command.env("GANGLINE_SUPERVISOR", getpid().as_raw_pid().to_string());
-        devices.iter().for_each(|devices| _ = command.env("GANGLINE_DEVICES", devices));
-        if *processes {
-            command.env("GANGLINE_PROCESSES", "1");
+    fn running(&self) -> impl Iterator<Item = Pid> {
+        self.workers.iter().filter_map(SupervisedWorker::pid)
+    }
+
+    /// Waits for a signal, until a worker is to start.
+    fn next_signal(&self) -> Option<i32> {
+        let starts = self.workers.iter().filter_map(|worker| match worker.state {
+            WorkerState::Waits(until) => Some(until),
+            WorkerState::Runs { .. } | WorkerState::Ended(_) => None,
+        });
+        let next = starts.min().map(|until| until.saturating_duration_since(Instant::now()));
+        match next.map(|pause| self.arrived.recv_timeout(pause)) {
+            Some(Ok(signal)) => Some(signal),
+            Some(Err(RecvTimeoutError::Timeout)) => None,
+            None => Some(self.arrived.recv().expect("the thread listens until it is closed")),
+            Some(Err(RecvTimeoutError::Disconnected)) => {
+                unreachable!("the thread listens until it is closed")
+            }
         }
-        // In a group of its own: Ctrl-C would kill it before it has drained.
-        command.process_group(0);
-        match command.spawn() {
-            Ok(child) => Ok(Pid::from_child(&child)),
+    }
+
+    /// Reaps all children that have ended: those of a crashed hook too.
+    fn reap(&mut self) {
+        loop {
+            let (pid, status) = match wait(WaitOptions::NOHANG) {
+                Ok(Some((pid, status))) => (pid, ExitStatus::from_raw(status.as_raw())),
+                Err(Errno::INTR) => continue,
+                Ok(None) | Err(_) => return,
+            };
+            let ended = self.workers.iter_mut().find(|worker| worker.pid() == Some(pid));
+            if let Some(worker) = ended {
+                worker.end(status, self.is_asked);
+                let others: Vec<Pid> = self.running().collect();
+                kill_children_but(&others);
+            }
+        }
+    }
+}
+
+impl SupervisedWorker {
+    fn new(program: WorkerProgram, shortest: Duration) -> SupervisedWorker {
+        let WorkerProgram { name, command, .. } = program;
+        let state = WorkerState::Waits(Instant::now());
+        SupervisedWorker { name, command, shortest, pause: shortest, state }
+    }
+
+    fn pid(&self) -> Option<Pid> {
+        match self.state {
+            WorkerState::Runs { pid, .. } => Some(pid),
+            WorkerState::Waits(_) | WorkerState::Ended(_) => None,
+        }
+    }
+
+    fn status(&self) -> Option<u8> {
+        match self.state {
+            WorkerState::Ended(status) => Some(status),
+            WorkerState::Runs { .. } | WorkerState::Waits(_) => None,
+        }
+    }
+
+    fn start_if_due(&mut self) -> Result<(), CliError> {
+        let now = Instant::now();
+        if !matches!(self.state, WorkerState::Waits(until) if until <= now) {
+            return Ok(());
+        }
+        match self.command.spawn() {
+            Ok(child) => {
+                self.state = WorkerState::Runs { pid: Pid::from_child(&child), since: now };
+                Ok(())
+            }
             Err(error) => {
                 let exit = match error.kind() {
                     io::ErrorKind::NotFound => exit::NOT_FOUND,
                     _ => exit::CANNOT_START,
                 };
-                let name = OsStr::display(&program[0]);
+                let name = self.command.get_program().display();
                 Err(CliError::new(exit, Context::new(format!("{name} cannot be started"), error)))
             }
         }
     }
 
-    /// Waits for the end of the worker. The first signal lets it finish what it has begun, the second kills it.
-    fn attend(&mut self, worker: Pid) -> ExitStatus {
-        loop {
-            match self.arrived.recv().expect("the thread listens until it is closed") {
-                SIGCHLD => {
-                    if let Some(status) = reaped(worker) {
-                        return status;
-                    }
-                }
-                _ if self.is_asked => {
-                    // Its leader has not been reaped, so the group is there.
-                    let _ = kill_process_group(worker, Signal::KILL);
-                }
-                _ => {
-                    self.is_asked = true;
-                    send(worker, Signal::TERM);
-                }
-            }
+    fn start_no_more(&mut self) {
+        if matches!(self.state, WorkerState::Waits(_)) {
+            self.state = WorkerState::Ended(exit::OK);
         }
     }
 
-    /// The exit status, if the worker is not started again.
-    fn last(&self, ended: ExitStatus) -> Option<u8> {
-        let code = ended.code().and_then(|code| u8::try_from(code).ok());
-        match code {
-            Some(exit::OK) => return code,
-            Some(exit::SETUP) if !self.is_asked => {
-                tell("its setup is wrong, so the worker is not started again");
-                return code;
+    /// The program has ended, and is started again unless it has ended in order.
+    fn end(&mut self, status: ExitStatus, is_asked: bool) {
+        let WorkerState::Runs { since, .. } = self.state else { return };
+        let code = status.code().and_then(|code| u8::try_from(code).ok());
+        let signal = status.signal().and_then(|signal| u8::try_from(signal).ok());
+        let name = &self.name;
+        self.state = match code {
+            Some(exit::OK) => WorkerState::Ended(exit::OK),
+            Some(exit::SETUP) if !is_asked => {
+                tell(&format!("its setup is wrong, so {name} is not started again"));
+                WorkerState::Ended(exit::SETUP)
             }
-            _ => {}
-        }
-        let signal = ended.signal().and_then(|signal| u8::try_from(signal).ok());
-        self.is_asked.then(|| code.unwrap_or(128 + signal.unwrap_or_default()))
-    }
-
-    fn sleep(&self, pause: Duration) -> WorkerWakeUp {
-        let until = Instant::now() + pause;
-        loop {
-            match self.arrived.recv_timeout(until.saturating_duration_since(Instant::now())) {
-                Ok(SIGCHLD) => {}
-                Ok(_) => return WorkerWakeUp::BySignal,
-                Err(RecvTimeoutError::Timeout) => return WorkerWakeUp::ByTime,
-                Err(RecvTimeoutError::Disconnected) => {
-                    unreachable!("the thread listens until it is closed")
+            _ if is_asked => WorkerState::Ended(code.unwrap_or(128 + signal.unwrap_or_default())),
+            _ => {
+                if since.elapsed() > LONGEST_PAUSE {
+                    self.pause = self.shortest;
                 }
+                let (ended, pause) = (shown(status), self.pause);
+                tell(&format!("{name} {ended}; it starts again in {}", HumanDuration(pause)));
+                self.pause = (pause * 2).min(LONGEST_PAUSE);
+                WorkerState::Waits(Instant::now() + pause)
             }
-        }
+        };
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum WorkerWakeUp {
-    BySignal,
-    ByTime,
-}
-
-/// Reaps all children that have ended: those of a crashed hook too. Returns how the worker has ended.
-fn reaped(worker: Pid) -> Option<ExitStatus> {
-    let mut ended = None;
-    loop {
-        match wait(WaitOptions::NOHANG) {
-            Ok(Some((pid, status))) if pid == worker => {
-                ended = Some(ExitStatus::from_raw(status.as_raw()));
-            }
-            Ok(Some(_)) | Err(Errno::INTR) => {}
-            Ok(None) | Err(_) => return ended,
-        }
-    }
+fn kill_group(leader: Pid) {
+    // Its leader has not been reaped, so the group is there.
+    let _ = kill_process_group(leader, Signal::KILL);
 }
 
 fn shown(ended: ExitStatus) -> String {
@@ -243,25 +256,4 @@ fn shown(ended: ExitStatus) -> String {
 fn tell(text: &str) {
     // If standard error is gone, no other way to report remains.
     let _ = writeln!(stdio::stderr(), "gangline: {text}");
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_address_is_taken_from_the_options_of_this_program_alone() {
-        let url = "nats://u:p@host";
-        let left =
-            |words: &[&str]| without_address(words.iter().map(OsString::from).collect(), url);
-        let expected = ["worker", "--", "./app", "--nats", url].map(OsString::from).to_vec();
-        let joined = format!("--nats={url}");
-        for given in [
-            &["worker", "--nats", url, "--", "./app", "--nats", url][..],
-            &["worker", &joined, "--", "./app", "--nats", url],
-        ] {
-            assert_eq!(left(given).as_ref(), Some(&expected), "{given:?}");
-        }
-        assert_eq!(left(&["workers", "--nats", "nats://host"]), None, "nothing would change");
-    }
 }

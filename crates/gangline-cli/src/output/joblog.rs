@@ -54,8 +54,9 @@ impl JobLog {
         let started = outcome.started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let (exit, signal) = outcome.result.codes();
         let line = format!(
-            "{}\t:\t{:.3}\t{:10.3}\t0\t{received}\t{exit}\t{signal}\t{}\t{}\t{}\n",
+            "{}\t{}\t{:.3}\t{:10.3}\t0\t{received}\t{exit}\t{signal}\t{}\t{}\t{}\n",
             outcome.number,
+            outcome.host.as_deref().unwrap_or(":"),
             started.as_secs_f64(),
             outcome.took.as_secs_f64(),
             outcome.command,

@@ -30,6 +30,8 @@ pub(crate) struct JobOutcome {
     /// The command, quoted for a shell.
     pub(crate) command: String,
     pub(crate) attempts: u32,
+    /// The machine of the last attempt, if that is another.
+    pub(crate) host: Option<Arc<str>>,
     /// The slot of the last attempt, and its GPUs.
     pub(crate) slot: usize,
     pub(crate) gpus: Arc<[usize]>,

@@ -33,6 +33,9 @@ pub(crate) struct Record<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     lossy: Vec<&'static str>,
     attempts: u32,
+    /// The machine, if it is another.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host: Option<&'a str>,
     slot: usize,
     gpus: Vec<String>,
     seconds: f64,
@@ -69,6 +72,7 @@ impl<'a> Record<'a> {
             ended_with_run: outcome.result.is_ended_with_run(),
             lossy,
             attempts: outcome.attempts,
+            host: outcome.host.as_deref(),
             slot: outcome.slot,
             gpus: outcome.gpu_ids(),
             seconds: outcome.took.as_secs_f64(),

@@ -5,9 +5,11 @@ use std::str;
 use std::sync::Arc;
 
 use regex::bytes::{Captures, NoExpand, Regex};
+use serde::{Deserialize, Serialize};
 
 /// A change of an input.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(try_from = "Vec<u8>", into = "Vec<u8>")]
 pub(crate) struct Edit {
     /// The operator as it is written inside the braces.
     operator: Vec<u8>,
@@ -38,6 +40,21 @@ enum Matches {
 enum Case {
     Upper,
     Lower,
+}
+
+/// As it is written.
+impl From<Edit> for Vec<u8> {
+    fn from(edit: Edit) -> Vec<u8> {
+        edit.operator
+    }
+}
+
+impl TryFrom<Vec<u8>> for Edit {
+    type Error = &'static str;
+
+    fn try_from(operator: Vec<u8>) -> Result<Edit, &'static str> {
+        Edit::parse(&operator).ok_or("no operator")
+    }
 }
 
 impl Edit {

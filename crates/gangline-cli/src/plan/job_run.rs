@@ -1,18 +1,23 @@
 //! A run: what was typed, resolved into what is done.
 
+use std::env;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::args::cluster::ClusterArgs;
 use crate::args::list_size::ListSize;
 use crate::args::printing::RecordFields;
 use crate::args::warm::WarmWorkers;
 use crate::args::{LockArgs, RunArgs};
-use crate::error::CliError;
+use crate::broker;
+use crate::error::{CliError, Context};
 use crate::exit;
 use crate::output::joblog::Existing;
 use crate::output::terminal::{FailureMessages, OnTerminal};
 use crate::plan::job::Needs;
 use crate::plan::rules::{Output, Rules, StartLimits};
+use crate::plan::slot::Showing;
 use crate::plan::template::quoted;
 use gangline::{CfgNode, Journal, Order};
 
@@ -32,6 +37,8 @@ pub(crate) struct JobRun {
     pub(crate) window: usize,
     /// Set if inputs go to warm workers.
     pub(crate) warm: Option<WarmWorkers>,
+    /// Set if jobs run on the workers of a cluster.
+    pub(crate) cluster: Option<ClusterRun>,
     pub(crate) locks: LockArgs,
     pub(crate) earlier: EarlierRun,
     pub(crate) journal: Option<JournalRun>,
@@ -65,6 +72,20 @@ pub(crate) struct JournalRun {
     is_unlockable: bool,
     /// The settings that must match for it to be resumed.
     pub(crate) decides: CfgNode,
+}
+
+/// The cluster of a run, and what its jobs take along.
+#[derive(Debug)]
+pub(crate) struct ClusterRun {
+    /// The address of the broker.
+    pub(crate) url: String,
+    pub(crate) lease: Duration,
+    pub(crate) wait_for: Duration,
+    /// Where relative paths begin.
+    pub(crate) folder: PathBuf,
+    /// The names of the variables that jobs get.
+    pub(crate) variables: Vec<OsString>,
+    pub(crate) showing: Showing,
 }
 
 /// What standard error shows of the progress.
@@ -105,6 +126,7 @@ impl JobRun {
             order,
             window: output.window.unwrap_or(WINDOW),
             warm: warm.warm.then(|| warm.workers.clone()),
+            cluster: ClusterRun::of(args)?,
             locks: placement.locks.clone(),
             earlier: match (record.resume, record.resume_failed, record.retry_failed) {
                 (true, ..) => EarlierRun::Resumed,
@@ -139,6 +161,25 @@ impl JobRun {
     /// Whether the number of all jobs is shown, or decides about the end of the run.
     pub(crate) fn needs_total(&self) -> bool {
         self.progress != ProgressShown::None || self.rules.halt.needs_total()
+    }
+}
+
+impl ClusterRun {
+    fn of(args: &RunArgs) -> Result<Option<ClusterRun>, CliError> {
+        let Some(nats) = &args.cluster.nats else { return Ok(None) };
+        #[cfg(not(feature = "nats"))]
+        return Err(CliError::new(
+            exit::USAGE,
+            "--nats needs the feature `nats`, without which this program was compiled",
+        ));
+        let url = broker::of_run(nats)?;
+        let unknown =
+            |error| CliError::new(exit::USAGE, Context::new("this folder has no name", error));
+        let folder = env::current_dir().map_err(unknown)?;
+        let ClusterArgs { env: variables, lease, wait_for, .. } = &args.cluster;
+        let (variables, showing) = (variables.clone(), Showing::of(&args.placement));
+        let (lease, wait_for) = (*lease, *wait_for);
+        Ok(Some(ClusterRun { url, lease, wait_for, folder, variables, showing }))
     }
 }
 

@@ -3,12 +3,14 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::plan::edit::Edit;
 use crate::plan::path::PathForm;
 use crate::plan::unknown::{Unknown, Why};
 
 /// A mark that can be substituted.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Mark {
     /// `{}`, `{2/.}`, `{name}`: the inputs of the job, or one of them, or a part of it as a path.
     Input(Which, PathForm),
@@ -24,10 +26,12 @@ pub(crate) enum Mark {
     Worker,
     /// `{attempt}`: from 1.
     Attempt,
+    /// `{host}`: the name of the machine that the job runs on.
+    Host,
 }
 
 /// The inputs of a job that a mark stands for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Which {
     All,
     /// Counted from 0.
@@ -37,7 +41,7 @@ pub(crate) enum Which {
 }
 
 /// A piece of a word.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Part {
     Text(Vec<u8>),
     Mark(Mark),
@@ -141,6 +145,7 @@ impl Marks<'_> {
             b"%" => Some(Ok(Mark::Slot)),
             b"worker" => Some(Ok(Mark::Worker)),
             b"attempt" => Some(Ok(Mark::Attempt)),
+            b"host" => Some(Ok(Mark::Host)),
             b"0#" | b"0%" => Some(Err(Why::Padded)),
             _ => self.numbered(inner).or_else(|| self.not_there(inner)),
         }

@@ -2,10 +2,12 @@
 
 use std::borrow::Cow;
 
+use serde::{Deserialize, Serialize};
+
 use crate::plan::edit::Edit;
 
 /// The part of an input that a mark stands for.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum PathForm {
     Whole,
     /// `.`, `..`, `...`: without the last one, two or three extensions.

@@ -5,10 +5,14 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 
-use crate::args::workers::Workers;
+use serde::{Deserialize, Serialize};
+
+#[cfg(feature = "nats")]
+use crate::args::device_names::DeviceNames;
+use crate::args::workers::{WorkerCount, Workers};
 use crate::args::{DeviceSeparator, Placement};
 use crate::devices::check_reported;
-use crate::error::CliError;
+use crate::error::{CliError, usage};
 use crate::exit;
 use crate::plan::mark::GpuMark;
 use crate::plan::template::Template;
@@ -26,15 +30,33 @@ pub(crate) struct JobSlots {
     showing: Showing,
     /// Whether the order of GPUs is set too, because the environment does not set it.
     sets_order: bool,
+    place: SlotPlace,
 }
 
-/// How a job is given its GPUs.
+/// Where the jobs of the slots run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Showing {
+enum SlotPlace {
+    Here,
+    /// On workers of a cluster, which have GPUs or not.
+    Elsewhere,
+}
+
+/// The jobs that are with workers at once, unless the user says more: each has a thread here.
+const MOST_ELSEWHERE: usize = 256;
+
+/// How a job is given its GPUs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Showing {
     /// By its marks, with the environment unchanged, if its command has GPU marks; otherwise by the variable.
     Fitting,
     /// CUDA_VISIBLE_DEVICES shows only these, which then count from 0.
     Variable,
+}
+
+impl Showing {
+    pub(crate) fn of(placement: &Placement) -> Showing {
+        if placement.visible { Showing::Variable } else { Showing::Fitting }
+    }
 }
 
 /// The environment and marks for the jobs of one slot.
@@ -60,6 +82,17 @@ impl JobSlot {
     pub(crate) fn given(&self, command: &Template) -> &Given {
         if command.has_gpus() { &self.with_marks } else { &self.without }
     }
+
+    /// That of a worker's place. `showing` is what the run asks for.
+    #[cfg(feature = "nats")]
+    pub(crate) fn of_place(place: &[Device], showing: Showing) -> Result<JobSlot, CliError> {
+        let devices = Devices::from_places([place.to_vec()]).map_err(refused)?.names_only();
+        let gpus = vec![place.iter().filter_map(index).collect()];
+        let sets_order = env::var_os(ORDER).is_none();
+        let slots = JobSlots { devices, gpus, showing, sets_order, place: SlotPlace::Here };
+        // The owner of the worker has named its devices: a slot without a GPU sees none.
+        Ok(slots.given(Hidden::Others)?.remove(0))
+    }
 }
 
 const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
@@ -76,8 +109,26 @@ impl JobSlots {
         let gpus: Vec<Vec<usize>> =
             devices.places().map(|place| place.iter().filter_map(index).collect()).collect();
         let sets_order = env::var_os(ORDER).is_none();
-        let showing = if placement.visible { Showing::Variable } else { Showing::Fitting };
-        Ok(JobSlots { devices, gpus, showing, sets_order })
+        let showing = Showing::of(placement);
+        Ok(JobSlots { devices, gpus, showing, sets_order, place: SlotPlace::Here })
+    }
+
+    /// Slots of a cluster: where each of their jobs runs is not known before.
+    pub(crate) fn elsewhere(workers: Option<&Workers>) -> Result<JobSlots, CliError> {
+        let workers = match workers {
+            None => MOST_ELSEWHERE,
+            Some(Workers::Number(amount @ (WorkerCount::Number(_) | WorkerCount::Most))) => {
+                amount.count(1, None)
+            }
+            Some(file @ Workers::File(_)) => file.slots(1, None),
+            Some(Workers::Number(_)) => {
+                return Err(usage(
+                    "with --nats, -j takes a number or a file with one: the cores of this machine do not count",
+                ));
+            }
+        };
+        let cpus = JobSlots::without_gpu(workers)?;
+        Ok(JobSlots { place: SlotPlace::Elsewhere, ..cpus })
     }
 
     /// Slots without a GPU, which see none.
@@ -85,7 +136,8 @@ impl JobSlots {
         let refused = |error| CliError::new(exit::DEVICES, error);
         let devices = Devices::from_places(vec![vec![Device::Cpu]; workers]).map_err(refused)?;
         let gpus = vec![Vec::new(); workers];
-        Ok(JobSlots { devices, gpus, showing: Showing::Variable, sets_order: false })
+        let (showing, place) = (Showing::Variable, SlotPlace::Here);
+        Ok(JobSlots { devices, gpus, showing, sets_order: false, place })
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -105,7 +157,9 @@ impl JobSlots {
     /// The form of GPUs that every slot supports, so that marks are valid in each.
     pub(crate) fn mark(&self, separator: Option<DeviceSeparator>) -> GpuMark {
         match separator {
-            _ if self.gpus.iter().any(Vec::is_empty) => GpuMark::None,
+            _ if self.place == SlotPlace::Here && self.gpus.iter().any(Vec::is_empty) => {
+                GpuMark::None
+            }
             None => GpuMark::Fitting,
             Some(DeviceSeparator::Space) => GpuMark::Separated(" "),
             Some(DeviceSeparator::Comma) => GpuMark::Separated(","),
@@ -167,6 +221,26 @@ pub(crate) fn check(placement: &Placement) -> Result<(), CliError> {
     };
     let ids: Vec<usize> = devices.find()?.places().flatten().filter_map(index).collect();
     check_reported(&ids).map_err(|error| CliError::new(exit::DEVICES, error))
+}
+
+/// The devices of a worker that runs commands: those that it is given, or else all GPUs, or else the cores.
+#[cfg(feature = "nats")]
+pub(crate) fn worker_devices(given: Option<&str>) -> Result<String, CliError> {
+    let variable = || env::var("GANGLINE_DEVICES").ok().filter(|devices| !devices.is_empty());
+    let devices = match given.map(str::to_owned).or_else(variable) {
+        Some(text) => text.parse::<DeviceNames>().map_err(|error| usage(&error))?.find()?,
+        None => {
+            let all = "all".parse::<GpuList>().and_then(|all| all.visible());
+            let gpus = all.map_or(0, |all| all.len());
+            let place = |gpu| vec![Device::Cuda(gpu)];
+            let places: Vec<_> = match gpus {
+                0 => vec![vec![Device::Cpu]; num_cpus::get()],
+                gpus => (0..gpus).map(place).collect(),
+            };
+            Devices::from_places(places).map_err(refused)?
+        }
+    };
+    Ok(devices.to_string())
 }
 
 fn devices(placement: &Placement, jobs: Option<usize>) -> Result<Devices, CliError> {

@@ -7,13 +7,15 @@ use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::host_name::host_name;
 use crate::plan::mark::{GpuMark, Mark, Marks, Part, Which, parts};
 use crate::plan::path::PathForm;
 use crate::plan::unknown::Unknown;
 
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Template {
     /// `NAME=VALUE` words before the program, as in a shell.
     variables: Vec<(OsString, Word)>,
@@ -23,7 +25,7 @@ pub(crate) struct Template {
 }
 
 /// How several inputs replace one mark inside a word.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) enum Several {
     /// The word is split between them: `x{}y` is `xa` and `by`.
     #[default]
@@ -32,19 +34,19 @@ pub(crate) enum Several {
     Repeat,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Word {
     parts: Vec<Part>,
     ids: Ids,
 }
 
 /// How several GPU ids replace one mark.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 enum Ids {
     /// Each as a word of its own if the mark is a whole word; separated by spaces otherwise.
     Words,
     /// Joined by this separator.
-    Joined(&'static str),
+    Joined(Cow<'static, str>),
 }
 
 /// The values of the marks in one attempt at one job.
@@ -201,6 +203,13 @@ impl Template {
         self.marks().any(|mark| matches!(mark, Mark::Gpus))
     }
 
+    /// Whether a mark stands for the slot, or for its machine.
+    pub(crate) fn differs_by_slot(&self) -> bool {
+        let is_of_slot =
+            |mark: &Mark| matches!(mark, Mark::Gpus | Mark::Slot | Mark::Worker | Mark::Host);
+        self.marks().any(is_of_slot)
+    }
+
     /// Whether a variable has a mark in its value.
     pub(crate) fn varies(&self, variable: &OsStr) -> bool {
         self.variables.iter().any(|(name, value)| name == variable && value.has_marks())
@@ -239,8 +248,8 @@ impl Word {
         let parts = parts(text.as_bytes(), marks).map_err(TemplateError::Unknown)?;
         let for_cuda = near == VISIBLE;
         let ids = match marks.gpus {
-            GpuMark::Separated(separator) => Ids::Joined(separator),
-            _ if for_cuda => Ids::Joined(","),
+            GpuMark::Separated(separator) => Ids::Joined(separator.into()),
+            _ if for_cuda => Ids::Joined(",".into()),
             _ => Ids::Words,
         };
         Ok(Word { parts, ids })
@@ -305,7 +314,7 @@ impl Word {
                 split.push_all(fields.iter().map(|field| form.of(field.as_bytes())));
             }
             Mark::Gpus => {
-                let between = match self.ids {
+                let between = match &self.ids {
                     // A script, or a word for `env`, may set the variable, which needs commas.
                     Ids::Words if sets_visible(&split.word) => ",",
                     Ids::Words => " ",
@@ -317,6 +326,7 @@ impl Word {
             Mark::Slot => split.push((values.worker + 1).to_string().as_bytes()),
             Mark::Worker => split.push(values.worker.to_string().as_bytes()),
             Mark::Attempt => split.push(values.attempt.to_string().as_bytes()),
+            Mark::Host => split.push(host_name().as_bytes()),
             // It was replaced by a text when the jobs were counted.
             Mark::Total => {}
         }

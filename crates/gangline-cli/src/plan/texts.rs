@@ -57,6 +57,12 @@ impl Texts {
         let results =
             args.output.results.as_ref().map(|path| template("--results", path.as_os_str(), marks));
         let results = results.transpose()?.filter(|results| results.has_marks());
+        if args.cluster.nats.is_some() && results.as_ref().is_some_and(|it| it.differs_by_slot()) {
+            return Err(usage(
+                "with --nats, --results cannot have {gpu}, {%}, {worker} or {host}: the name is needed before a worker \
+                 takes the job",
+            ));
+        }
         let workdir = args.running.workdir.as_ref();
         if workdir.is_some_and(|workdir| workdir == "...") {
             return Err(usage(

@@ -35,7 +35,7 @@ impl fmt::Display for Unknown {
             Why::NoSuchMark => write!(
                 f,
                 "there is no mark {mark}; the marks are {{}} {{.}} {{/}} {{//}} {{/.}} {{..}} {{+.}} {{1}} {{#}} \
-                 {{##}} {{%}} {{gpu}} %(GPU)s {{worker}} {{attempt}}"
+                 {{##}} {{%}} {{gpu}} %(GPU)s {{worker}} {{host}} {{attempt}}"
             )?,
             Why::Padded => write!(
                 f,

@@ -72,6 +72,7 @@ impl ServingWorkers {
         let lane = Lane {
             gate,
             token: CancelToken::new(),
+            joining: CancelToken::new(),
             first_worker: 0,
             turns: None,
             texts: Arc::new(Texts::default()),

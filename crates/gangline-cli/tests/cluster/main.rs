@@ -21,6 +21,10 @@ mod broker;
 #[expect(dead_code, reason = "the library's tests use the rest")]
 mod chores;
 #[cfg(target_os = "linux")]
+mod commands;
+#[cfg(target_os = "linux")]
+mod commands_ends;
+#[cfg(target_os = "linux")]
 mod credentials;
 #[cfg(target_os = "linux")]
 mod deployment;
@@ -30,6 +34,10 @@ mod listing;
 #[path = "../../../gangline-nats/tests/cluster/proxy.rs"]
 #[expect(dead_code, reason = "the library's tests use it")]
 mod proxy;
+#[cfg(target_os = "linux")]
+mod serving;
+#[cfg(target_os = "linux")]
+mod shell_cluster;
 #[cfg(target_os = "linux")]
 #[path = "../../../../tests/remote/suite.rs"]
 mod suite;
@@ -46,5 +54,13 @@ fn main() {}
 #[cfg(target_os = "linux")]
 fn main() {
     gangline_nats::worker_main(&[chores::recipe()]);
-    suite::run(&[supervision::TESTS, listing::TESTS, deployment::TESTS, credentials::TESTS]);
+    suite::run(&[
+        supervision::TESTS,
+        serving::TESTS,
+        commands::TESTS,
+        commands_ends::TESTS,
+        listing::TESTS,
+        deployment::TESTS,
+        credentials::TESTS,
+    ]);
 }

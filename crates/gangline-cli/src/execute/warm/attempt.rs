@@ -198,6 +198,7 @@ impl Warm {
             key,
             fields: Arc::clone(&job.fields),
             attempts: attempt,
+            host: None,
             slot: on_slot.worker,
             gpus: Arc::clone(&self.slots[slot].gpus),
             tag: self.lane.texts.tag(job, on_slot),

@@ -1,0 +1,229 @@
+//! `gangline worker --serve commands`: the runner that starts the commands of runs on other machines.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use serde_bytes::ByteBuf;
+
+use crate::args::running::TermSequence;
+use crate::error::{CliError, usage};
+use crate::execute::commands;
+use crate::execute::groups::Groups;
+use crate::execute::process::{self, Nursery, OutputStream, ProcessEnd, ProcessLimits, Streams};
+use crate::execute::remote_job::{RemoteEnd, RemoteJob, RemoteOutcome};
+use crate::host_name::host_name;
+use crate::plan::slot::{JobSlot, Showing};
+use crate::plan::template::quoted;
+use crate::plan::texts::{self, OnSlot};
+use gangline::backend::Bell;
+use gangline::process::Recipe;
+use gangline::{ConsumerContext, ProducerContext, Result, Runner};
+
+/// Serves commands as a worker of a cluster, and never returns if this process was started for that.
+pub(crate) fn serve_commands() -> std::result::Result<u8, CliError> {
+    gangline_nats::worker_main(&[&COMMANDS]);
+    Err(usage("this is started by `gangline worker --serve commands`"))
+}
+
+/// The recipe of commands. The version is that of what travels.
+pub(super) static COMMANDS: Recipe<CommandRunner> =
+    Recipe::new("commands", |_| Ok(CommandRunner)).version(VERSION);
+
+const VERSION: &str = concat!("1, gangline ", env!("CARGO_PKG_VERSION"));
+
+/// The largest output that a job may have on each of its streams: it is in memory until it has travelled.
+const MOST_OUTPUT: usize = 64 << 20;
+
+/// Starts a command for each item.
+pub(super) struct CommandRunner;
+
+/// What a producer keeps between jobs.
+pub(super) struct CommandSlot {
+    slots: [JobSlot; 2],
+    gpus: Vec<usize>,
+    /// For one process.
+    groups: Arc<Groups>,
+    bell: Arc<dyn Bell>,
+    buffer: Vec<u8>,
+}
+
+/// Wakes the thread that attends to the process.
+#[derive(Debug)]
+pub(super) struct SlotBell {
+    pub(super) groups: Arc<Groups>,
+    pub(super) slot: usize,
+}
+
+impl Bell for SlotBell {
+    fn ring(&self) {
+        self.groups.bell(self.slot).ring();
+    }
+}
+
+/// A command that is ready to start, and how it is shown.
+struct PreparedCommand {
+    shown: String,
+    tag: Option<Vec<u8>>,
+    command: io::Result<Command>,
+}
+
+impl Runner for CommandRunner {
+    type Input = RemoteJob;
+    type Output = RemoteOutcome;
+    type ProducerState = CommandSlot;
+    type ConsumerState = ();
+    type Summary = ();
+
+    fn producer_init(&self, cx: &ProducerContext<'_>) -> Result<CommandSlot> {
+        let slot = |showing| JobSlot::of_place(cx.devices(), showing);
+        let slots = [slot(Showing::Fitting)?, slot(Showing::Variable)?];
+        let gpus = slots[0].gpus.to_vec();
+        let groups = Groups::new(1)?;
+        let bell = Arc::new(SlotBell { groups: Arc::clone(&groups), slot: 0 });
+        Ok(CommandSlot { slots, gpus, groups, bell, buffer: Vec::new() })
+    }
+
+    fn producer_work(
+        &self,
+        cx: &ProducerContext<'_>,
+        slot: &mut CommandSlot,
+        job: RemoteJob,
+    ) -> Result<RemoteOutcome> {
+        cx.listen(&slot.bell);
+        let PreparedCommand { shown, tag, command } = prepared(cx.producer(), slot, &job);
+        let (started, clock) = (SystemTime::now(), Instant::now());
+        let mut printed = [Vec::new(), Vec::new()];
+        let end = command.and_then(|command| run(cx, slot, &job, command, &mut printed));
+        let [stdout, stderr] = printed.map(ByteBuf::from);
+        Ok(RemoteOutcome {
+            command: shown,
+            tag,
+            host: host_name().to_owned(),
+            pid: std::process::id(),
+            slot: cx.producer(),
+            gpus: slot.gpus.clone(),
+            end: end.map_or_else(|error| RemoteEnd::not_started(&error), RemoteEnd::of),
+            started,
+            took: clock.elapsed(),
+            stdout,
+            stderr,
+        })
+    }
+
+    fn consumer_init(&self, _: &ConsumerContext<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    fn consumer_work(&self, _: &ConsumerContext<'_>, (): &mut (), _: RemoteOutcome) -> Result<()> {
+        unreachable!("a service calls no hook of the consumer")
+    }
+
+    fn consumer_end(&self, _: &ConsumerContext<'_>, (): ()) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Fills the marks of a job.
+fn prepared(number: usize, slot: &CommandSlot, sent: &RemoteJob) -> PreparedCommand {
+    let (job, attempt) = (sent.job(), sent.attempt);
+    let own = match sent.common.showing {
+        Showing::Fitting => &slot.slots[0],
+        Showing::Variable => &slot.slots[1],
+    };
+    let given = own.given(&job.command);
+    let words = job.words(&given.ids, number, attempt);
+    let on_slot = OnSlot { gpus: &given.ids, worker: number, attempt };
+    let filled = |text: &_| texts::fill(&Arc::new(Clone::clone(text)), &job, on_slot);
+    let (shown, tag) = (words.quoted(), sent.tag.as_ref().map(filled));
+    let lacks_gpu = given.ids.is_empty() && job.command.has_gpus();
+    let command = match lacks_gpu {
+        true => Err(io::Error::other("it has a mark for GPUs, and this slot has none")),
+        false => {
+            let command = with_variables(commands::command(words, given), sent);
+            in_folder(command, sent, sent.workdir.as_ref().map(filled))
+        }
+    };
+    PreparedCommand { shown, tag: tag.map(OsString::into_encoded_bytes), command }
+}
+
+/// Gives a command the variables of the run, and hides those of this worker.
+fn with_variables(mut command: Command, sent: &RemoteJob) -> Command {
+    let own: Vec<OsString> = command.get_envs().map(|(name, _)| name.to_owned()).collect();
+    let is_free = |name: &OsString| !own.contains(name);
+    OWN_VARIABLES.iter().filter(|name| is_free(&OsString::from(name))).for_each(|name| {
+        command.env_remove(name);
+    });
+    let of_run = sent.common.variables.iter().filter(|(name, _)| is_free(name));
+    command.envs(of_run.map(|(name, value)| (name, value)));
+    command
+}
+
+/// The variables that make a process a worker, one of which has the address of the broker with its password.
+const OWN_VARIABLES: [&str; 7] = [
+    "GANGLINE_NATS",
+    "GANGLINE_NATS_WORKER",
+    "GANGLINE_NATS_NAMESPACE",
+    "GANGLINE_DEVICES",
+    "GANGLINE_DEVICE_NAMES",
+    "GANGLINE_PROCESSES",
+    "GANGLINE_SUPERVISOR",
+];
+
+/// Gives a command its directory: one that the run names is made, and else it has to be there.
+fn in_folder(
+    mut command: Command,
+    sent: &RemoteJob,
+    workdir: Option<OsString>,
+) -> io::Result<Command> {
+    let folder = &sent.common.folder;
+    let is_named = workdir.is_some();
+    let directory = workdir.map_or_else(|| folder.clone(), |workdir| folder.join(workdir));
+    let unusable = |what: &str, error: io::Error| {
+        io::Error::other(format!("its directory {} {what}: {error}", quoted(directory.as_os_str())))
+    };
+    if is_named {
+        fs::create_dir_all(&directory).map_err(|error| unusable("cannot be made", error))?;
+    } else {
+        fs::metadata(&directory).map_err(|error| unusable(NOT_HERE, error))?;
+    }
+    command.current_dir(&directory);
+    command.env("PWD", &directory);
+    Ok(command)
+}
+
+const NOT_HERE: &str = "is not on this machine, so share it or give --workdir";
+
+/// Starts a command and waits for its end. It is ended if nobody waits for it any more.
+fn run(
+    cx: &ProducerContext<'_>,
+    slot: &mut CommandSlot,
+    job: &RemoteJob,
+    command: Command,
+    printed: &mut [Vec<u8>; 2],
+) -> io::Result<ProcessEnd> {
+    let CommandSlot { groups, buffer, .. } = slot;
+    let common = &job.common;
+    let ending = &TermSequence::received(&common.ending);
+    let (worker, streams) = (0, Streams::Piped);
+    let nursery = Nursery { groups, worker, job: job.number, ending, streams, buffer };
+    // A job that nobody waits for has no time left.
+    let time = || if cx.is_cancelled() { Some(Duration::ZERO) } else { job.limit };
+    let limits = ProcessLimits { time: &time, output: common.max_output };
+    let mut keep = |channel: OutputStream, bytes: &[u8]| {
+        let kept = &mut printed[channel as usize];
+        if kept.len() + bytes.len() > MOST_OUTPUT {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        kept.extend_from_slice(bytes);
+        Ok(())
+    };
+    let (end, kept) = process::run(nursery, command, &limits, &mut keep)?;
+    Ok(match kept {
+        Ok(()) => end,
+        Err(_) => ProcessEnd::PrintedTooMuch(MOST_OUTPUT as u64),
+    })
+}
