@@ -1,9 +1,11 @@
 //! The context that a hook gets with its call.
 
+mod listening;
+
 use std::sync::Arc;
 
 use crate::cfg::CfgNode;
-use crate::concurrency::bell::{Bell, Bells};
+use crate::concurrency::bell::Bells;
 use crate::device::Device;
 use crate::runner::item_seed::seed_of;
 use crate::runner::producer_setup::ProducerSetup;
@@ -59,11 +61,6 @@ impl<'a> ProducerContext<'a> {
     /// The same, for a producer that may be abandoned.
     pub(crate) fn with_abandon_flag(self, flag: Option<AbandonFlag<'a>>) -> Self {
         ProducerContext { flag, ..self }
-    }
-
-    /// The same, for a lease that may be revoked while the hook has it.
-    pub(crate) fn with_revocations(self, bells: &'a Bells) -> Self {
-        ProducerContext { revoked: Some(bells), ..self }
     }
 
     /// The same, for items whose callers may go away.
@@ -217,18 +214,6 @@ impl<'a> ProducerContext<'a> {
         self.wanted.gave_up_on(self.items.first().copied())
             || self.flag.is_some_and(|flag| flag.is_set())
             || self.open.is_some_and(|open| self.has_items_and_none_is_open(open))
-    }
-
-    /// Has a bell rung whenever [`is_cancelled`](Self::is_cancelled) may have turned true, until the run ends: for a hook
-    /// that waits in the kernel on a thread of this process. A producer gives the same bell each time.
-    #[doc(hidden)]
-    pub fn listen(&self, bell: &Arc<dyn Bell>) {
-        self.wanted.listen(bell);
-        self.revoked.iter().for_each(|bells| bells.add(bell));
-    }
-
-    fn has_items_and_none_is_open(&self, open: &dyn OpenItems) -> bool {
-        !self.items.is_empty() && !self.items.iter().any(|&item| open.is_open(item))
     }
 
     /// Returns the producer's device as a candle device, made once per producer, on its thread.

@@ -43,12 +43,23 @@ mod command_runner;
 #[cfg(feature = "nats")]
 mod remote;
 #[cfg(feature = "nats")]
+mod remote_file;
+#[cfg(feature = "nats")]
 mod remote_job;
 #[cfg(feature = "nats")]
 mod remote_report;
+#[cfg(feature = "nats")]
+mod served_program;
 
 #[cfg(feature = "nats")]
 pub(crate) use self::command_runner::serve_commands;
+
+#[cfg(not(feature = "nats"))]
+pub(crate) fn serve_commands() -> Result<u8, crate::error::CliError> {
+    Err(crate::error::usage(
+        "this needs the feature `nats`, without which this program was compiled",
+    ))
+}
 
 /// The first argument of the process that `gangline worker --serve commands` starts.
 pub(crate) const SERVE_COMMANDS: &str = "serve-commands";

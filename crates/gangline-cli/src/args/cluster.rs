@@ -66,6 +66,12 @@ pub(crate) struct ClusterArgs {
     /// Give each job the variable NAME as this process has it; may be repeated
     #[arg(long, value_name = "NAME", requires = "nats", action = ArgAction::Append)]
     pub(crate) env: Vec<OsString>,
+    /// Copy FILE, which may have marks, from this folder to that of each job before it starts; may be repeated
+    #[arg(long, alias = "transferfile", value_name = "FILE", requires = "nats", action = ArgAction::Append)]
+    pub(crate) send: Vec<OsString>,
+    /// Copy FILE, which may have marks, from the folder of each job back into this one when it has ended; may be repeated
+    #[arg(long, alias = "return", value_name = "FILE", requires = "nats", action = ArgAction::Append)]
+    pub(crate) fetch: Vec<OsString>,
     /// Take a worker for lost that has given no sign of life for TIME
     #[arg(long, value_name = "TIME", requires = "nats", default_value = "10s", value_parser = time_limit)]
     pub(crate) lease: Duration,

@@ -59,6 +59,7 @@ fn load(text: &str) -> Result<f64, &'static str> {
 pub(crate) struct TermSequence(Vec<(Signal, Duration)>);
 
 /// A sequence for another machine: the numbers of the signals, and the pauses.
+#[cfg(feature = "nats")]
 pub(crate) type SentSequence = Vec<(i32, Duration)>;
 
 impl TermSequence {
@@ -67,11 +68,13 @@ impl TermSequence {
         TermSequence(vec![(Signal::TERM, pause)])
     }
 
+    #[cfg(feature = "nats")]
     pub(crate) fn sent(&self) -> SentSequence {
         self.0.iter().map(|(signal, pause)| (signal.as_raw(), *pause)).collect()
     }
 
     /// One that was sent. A signal that this machine does not know is left out.
+    #[cfg(feature = "nats")]
     pub(crate) fn received(sent: &SentSequence) -> TermSequence {
         let step =
             |(signal, pause): &(i32, Duration)| Some((Signal::from_named_raw(*signal)?, *pause));

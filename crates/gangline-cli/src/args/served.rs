@@ -19,6 +19,7 @@ pub(crate) enum Served {
 
 impl Served {
     /// The namespace of this kind, unless the environment names one.
+    #[cfg(feature = "nats")]
     pub(crate) fn namespace(&self) -> &'static str {
         match self {
             Served::Commands => "gangline-commands",

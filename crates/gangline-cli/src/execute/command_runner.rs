@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -14,6 +15,7 @@ use crate::error::{CliError, usage};
 use crate::execute::commands;
 use crate::execute::groups::Groups;
 use crate::execute::process::{self, Nursery, OutputStream, ProcessEnd, ProcessLimits, Streams};
+use crate::execute::remote_file::RemoteFile;
 use crate::execute::remote_job::{RemoteEnd, RemoteJob, RemoteOutcome};
 use crate::host_name::host_name;
 use crate::plan::slot::{JobSlot, Showing};
@@ -22,6 +24,7 @@ use crate::plan::texts::{self, OnSlot};
 use gangline::backend::Bell;
 use gangline::process::Recipe;
 use gangline::{ConsumerContext, ProducerContext, Result, Runner};
+use tempfile::TempDir;
 
 /// Serves commands as a worker of a cluster, and never returns if this process was started for that.
 pub(crate) fn serve_commands() -> std::result::Result<u8, CliError> {
@@ -68,7 +71,14 @@ impl Bell for SlotBell {
 struct PreparedCommand {
     shown: String,
     tag: Option<Vec<u8>>,
-    command: io::Result<Command>,
+    command: io::Result<(Command, JobFolder)>,
+}
+
+/// Where a job runs.
+struct JobFolder {
+    path: PathBuf,
+    /// Set if it is of this job alone, and is removed with it.
+    _temporary: Option<TempDir>,
 }
 
 impl Runner for CommandRunner {
@@ -97,7 +107,15 @@ impl Runner for CommandRunner {
         let PreparedCommand { shown, tag, command } = prepared(cx.producer(), slot, &job);
         let (started, clock) = (SystemTime::now(), Instant::now());
         let mut printed = [Vec::new(), Vec::new()];
-        let end = command.and_then(|command| run(cx, slot, &job, command, &mut printed));
+        let ended = command.and_then(|(command, folder)| {
+            Ok((run(cx, slot, &job, command, &mut printed)?, folder))
+        });
+        let fetch = |(_, folder): &(ProcessEnd, JobFolder)| {
+            let read = |name| RemoteFile::read(&folder.path, name).map_err(|it| it.to_string());
+            job.fetched.iter().map(|name| read(name)).collect()
+        };
+        let files = ended.as_ref().map_or_else(|_| Vec::new(), fetch);
+        let end = ended.map(|(end, _)| end);
         let [stdout, stderr] = printed.map(ByteBuf::from);
         Ok(RemoteOutcome {
             command: shown,
@@ -111,6 +129,7 @@ impl Runner for CommandRunner {
             took: clock.elapsed(),
             stdout,
             stderr,
+            files,
         })
     }
 
@@ -173,29 +192,39 @@ const OWN_VARIABLES: [&str; 7] = [
     "GANGLINE_SUPERVISOR",
 ];
 
-/// Gives a command its directory: one that the run names is made, and else it has to be there.
+/// Gives a command its directory. One that the run names is made. Files that travel have one of the job alone, unless the
+/// run names another. Else that of the run has to be there.
 fn in_folder(
     mut command: Command,
     sent: &RemoteJob,
     workdir: Option<OsString>,
-) -> io::Result<Command> {
+) -> io::Result<(Command, JobFolder)> {
     let folder = &sent.common.folder;
-    let is_named = workdir.is_some();
-    let directory = workdir.map_or_else(|| folder.clone(), |workdir| folder.join(workdir));
-    let unusable = |what: &str, error: io::Error| {
-        io::Error::other(format!("its directory {} {what}: {error}", quoted(directory.as_os_str())))
+    let unusable = |path: &Path, what: &str, error: io::Error| {
+        io::Error::other(format!("its directory {} {what}: {error}", quoted(path.as_os_str())))
     };
-    if is_named {
-        fs::create_dir_all(&directory).map_err(|error| unusable("cannot be made", error))?;
-    } else {
-        fs::metadata(&directory).map_err(|error| unusable(NOT_HERE, error))?;
-    }
-    command.current_dir(&directory);
-    command.env("PWD", &directory);
-    Ok(command)
+    let has_files = !sent.sent.is_empty() || !sent.fetched.is_empty();
+    let folder = match workdir {
+        Some(workdir) => {
+            let path = folder.join(workdir);
+            fs::create_dir_all(&path).map_err(|error| unusable(&path, "cannot be made", error))?;
+            JobFolder { path, _temporary: None }
+        }
+        None if has_files => {
+            let temporary = tempfile::Builder::new().prefix("gangline-").tempdir()?;
+            JobFolder { path: temporary.path().to_owned(), _temporary: Some(temporary) }
+        }
+        None => {
+            fs::metadata(folder).map_err(|error| unusable(folder, NOT_HERE, error))?;
+            JobFolder { path: folder.clone(), _temporary: None }
+        }
+    };
+    sent.sent.iter().try_for_each(|(name, file)| file.write(&folder.path, name))?;
+    command.current_dir(&folder.path).env("PWD", &folder.path);
+    Ok((command, folder))
 }
 
-const NOT_HERE: &str = "is not on this machine, so share it or give --workdir";
+const NOT_HERE: &str = "is not on this machine, so share it or give --workdir, --send or --fetch";
 
 /// Starts a command and waits for its end. It is ended if nobody waits for it any more.
 fn run(

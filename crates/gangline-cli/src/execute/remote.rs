@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::future::Future;
 use std::io;
 use std::os::fd::AsFd;
+use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
@@ -23,6 +24,7 @@ use crate::execute::job_runner::{JobWork, Tried, Worked};
 use crate::execute::lane::{Lane, Lanes};
 use crate::execute::process::ProcessEnd;
 use crate::execute::readiness::ready;
+use crate::execute::remote_file::{RemoteFile, file_below};
 use crate::execute::remote_job::{RemoteEnd, RemoteJob, RemoteOutcome, RemoteRun};
 use crate::execute::remote_report::{JobPlaces, put_workers};
 use crate::exit;
@@ -32,7 +34,7 @@ use crate::output::outcome::{JobOutcome, JobResult, Printed};
 use crate::plan::job::Job;
 use crate::plan::job_run::ClusterRun;
 use crate::plan::template::Template;
-use crate::plan::texts::{OnSlot, Tag};
+use crate::plan::texts::{self, OnSlot, Tag};
 use gangline::backend::Bell;
 use gangline::error::WorkerError;
 use gangline::event::Event;
@@ -142,12 +144,19 @@ impl Remote {
             Err(result) => return JobOutcome { result, ..outcome },
         };
         let outcome = JobOutcome { results, ..outcome };
-        let answer = match self.answer(number, self.remote(job, attempt)) {
+        let remote = match self.remote(job, on_slot) {
+            Ok(remote) => remote,
+            Err(error) => return JobOutcome { result: JobResult::NotStarted(error), ..outcome },
+        };
+        let fetched = remote.fetched.clone();
+        let answer = match self.answer(number, remote) {
             Some(Ok(answer)) => answer,
             Some(Err(error)) => return JobOutcome { result: self.failed(error), ..outcome },
             None => return outcome,
         };
-        let RemoteOutcome { command, tag, host, slot, gpus, end, started, took, pid, .. } = answer;
+        let RemoteOutcome {
+            command, tag, host, slot, gpus, end, started, took, pid, files, ..
+        } = answer;
         if self.is_reported {
             lock(&self.workers.places).insert(job.number, pid);
         }
@@ -157,7 +166,7 @@ impl Remote {
             (RemoteEnd::Halted, _) => {
                 (JobResult::WorkerFailed("has given it up".to_owned()), Printed::default())
             }
-            (end, Ok(printed)) => (end.into_result(), printed),
+            (end, Ok(printed)) => (self.fetch(end.into_result(), &fetched, files), printed),
             (_, Err(error)) => (JobResult::NotKept(error), Printed::default()),
         };
         let (host, printed) = (Some(host.into()), Mutex::new(printed));
@@ -186,17 +195,41 @@ impl Remote {
         }
     }
 
-    fn remote(&self, job: &Job, attempt: u32) -> RemoteJob {
+    fn remote(&self, job: &Job, on_slot: OnSlot<'_>) -> io::Result<RemoteJob> {
         let own = |text: &Arc<Template>| Template::clone(text);
         let texts = &self.lane.texts;
-        let mut remote = RemoteJob::new(job, attempt, &self.common);
+        let mut remote = RemoteJob::new(job, on_slot.attempt, &self.common);
         remote.tag = match &texts.tag {
             Tag::Text(text) => Some(own(text)),
             Tag::None | Tag::Input => None,
         };
         remote.workdir = texts.workdir.as_ref().map(own);
         remote.limit = self.lanes.shared.limit();
-        remote
+        let name = |text| file_below(texts::fill(text, job, on_slot).into());
+        let read =
+            |name: PathBuf| Ok((name.clone(), RemoteFile::read(&self.common.folder, &name)?));
+        let sent = texts.files.send.iter().map(|text| name(text).and_then(read));
+        remote.sent = sent.collect::<io::Result<_>>()?;
+        remote.fetched = texts.files.fetch.iter().map(name).collect::<io::Result<_>>()?;
+        Ok(remote)
+    }
+
+    /// Writes the files that a job has left. One that has succeeded must have left all.
+    fn fetch(
+        &self,
+        result: JobResult,
+        names: &[PathBuf],
+        files: Vec<Result<RemoteFile, String>>,
+    ) -> JobResult {
+        for (name, file) in names.iter().zip(files) {
+            match file.map(|file| file.write(&self.common.folder, name)) {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => return JobResult::NotKept(error),
+                Err(why) if result.is_ok() => return JobResult::Refused(why),
+                Err(_) => {}
+            }
+        }
+        result
     }
 
     /// Waits until a worker has answered. `None` if the job is to end with the run: dropping the call ends it there.

@@ -11,6 +11,7 @@ use serde_bytes::ByteBuf;
 
 use crate::args::running::SentSequence;
 use crate::execute::process::ProcessEnd;
+use crate::execute::remote_file::RemoteFile;
 use crate::output::outcome::JobResult;
 use crate::plan::job::{Job, Needs};
 use crate::plan::slot::Showing;
@@ -28,6 +29,10 @@ pub(crate) struct RemoteJob {
     /// Where it runs: made if it is missing.
     pub(crate) workdir: Option<Template>,
     pub(crate) limit: Option<Duration>,
+    /// The files that the job finds in its folder.
+    pub(crate) sent: Vec<(PathBuf, RemoteFile)>,
+    /// Those that come back.
+    pub(crate) fetched: Vec<PathBuf>,
     pub(crate) common: RemoteRun,
 }
 
@@ -59,6 +64,8 @@ pub(crate) struct RemoteOutcome {
     pub(crate) took: Duration,
     pub(crate) stdout: ByteBuf,
     pub(crate) stderr: ByteBuf,
+    /// The files that come back, in the order in which they were asked for.
+    pub(crate) files: Vec<Result<RemoteFile, String>>,
 }
 
 /// How an attempt ended.
@@ -84,6 +91,8 @@ impl RemoteJob {
             tag: None,
             workdir: None,
             limit: None,
+            sent: Vec::new(),
+            fetched: Vec::new(),
             common: common.clone(),
         }
     }

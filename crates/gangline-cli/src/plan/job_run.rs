@@ -76,6 +76,10 @@ pub(crate) struct JournalRun {
 
 /// The cluster of a run, and what its jobs take along.
 #[derive(Debug)]
+#[cfg_attr(
+    not(feature = "nats"),
+    expect(dead_code, reason = "a build without a client refuses it")
+)]
 pub(crate) struct ClusterRun {
     /// The address of the broker.
     pub(crate) url: String,
@@ -167,11 +171,10 @@ impl JobRun {
 impl ClusterRun {
     fn of(args: &RunArgs) -> Result<Option<ClusterRun>, CliError> {
         let Some(nats) = &args.cluster.nats else { return Ok(None) };
-        #[cfg(not(feature = "nats"))]
-        return Err(CliError::new(
-            exit::USAGE,
-            "--nats needs the feature `nats`, without which this program was compiled",
-        ));
+        if !cfg!(feature = "nats") {
+            let text = "--nats needs the feature `nats`, without which this program was compiled";
+            return Err(CliError::new(exit::USAGE, text));
+        }
         let url = broker::of_run(nats)?;
         let unknown =
             |error| CliError::new(exit::USAGE, Context::new("this folder has no name", error));

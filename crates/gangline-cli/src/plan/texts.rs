@@ -19,6 +19,17 @@ pub(crate) struct Texts {
     /// Where the results of a job go, if that has marks.
     pub(crate) results: Option<Arc<Template>>,
     pub(crate) workdir: Option<Arc<Template>>,
+    /// The files that are copied to each job, and back.
+    #[cfg_attr(not(feature = "nats"), expect(dead_code, reason = "such a run is refused"))]
+    pub(crate) files: SentFiles,
+}
+
+/// The names of files that travel with a job.
+#[derive(Debug, Clone, Default)]
+#[cfg_attr(not(feature = "nats"), expect(dead_code, reason = "such a run is refused"))]
+pub(crate) struct SentFiles {
+    pub(crate) send: Vec<Arc<Template>>,
+    pub(crate) fetch: Vec<Arc<Template>>,
 }
 
 /// What precedes each line of a job's output.
@@ -70,7 +81,11 @@ impl Texts {
             ));
         }
         let workdir = workdir.map(|text| template("--workdir", text, marks));
-        Ok(Texts { tag, results, workdir: workdir.transpose()? })
+        let files = SentFiles {
+            send: files("--send", &args.cluster.send, marks)?,
+            fetch: files("--fetch", &args.cluster.fetch, marks)?,
+        };
+        Ok(Texts { tag, results, workdir: workdir.transpose()?, files })
     }
 
     pub(crate) fn tag(&self, job: &Job, slot: OnSlot<'_>) -> Option<Vec<u8>> {
@@ -90,6 +105,21 @@ pub(crate) fn fill(text: &Arc<Template>, job: &Job, slot: OnSlot<'_>) -> OsStrin
     let job = Job { command: Arc::clone(text), ..job.clone() };
     let words = job.words(slot.gpus, slot.worker, slot.attempt).arguments;
     words.join(OsStr::new(" "))
+}
+
+/// Parses names of files, which are the same on both machines.
+fn files(
+    option: &str,
+    names: &[OsString],
+    marks: &Marks<'_>,
+) -> Result<Vec<Arc<Template>>, CliError> {
+    let parsed = names.iter().map(|name| match template(option, name, marks) {
+        Ok(name) if name.differs_by_slot() => Err(usage(&format!(
+            "{option} cannot have {{gpu}}, {{%}}, {{worker}} or {{host}}: the name is needed before a worker takes the job",
+        ))),
+        parsed => parsed,
+    });
+    parsed.collect()
 }
 
 /// Parses a text as the one argument of a command.

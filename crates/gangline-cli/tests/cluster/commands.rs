@@ -1,5 +1,6 @@
 //! `gangline run --nats` on workers of `gangline worker --serve commands`.
 
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use rustix::process::Signal;
@@ -12,12 +13,16 @@ use crate::support::{Place, wait_until};
 tests![
     outputs_are_in_the_order_of_the_inputs,
     marks_are_filled_where_the_job_runs,
+    gpus_are_those_of_the_slot_there,
+    a_mark_for_gpus_needs_a_slot_with_gpus,
     failures_count_as_on_one_machine,
     a_failed_job_is_retried,
     records_and_results_are_written_here,
     a_journal_is_continued,
     large_outputs_come_back,
     a_job_runs_in_the_folder_of_the_run,
+    files_travel_with_a_job,
+    a_file_that_is_not_there_fails_its_job,
     named_variables_come_along,
     no_job_finds_the_address_of_the_broker,
     a_report_has_a_row_for_each_worker,
@@ -62,6 +67,30 @@ fn marks_are_filled_where_the_job_runs() {
         .place
         .run_typed("-- echo {host} ::: a")
         .check(0, &format!("{host} a\n").replace(" a", ""));
+    cluster.end();
+}
+
+fn gpus_are_those_of_the_slot_there() {
+    let cluster = ShellCluster::start(&["cuda:1+cuda:3"]);
+    let script = "printenv CUDA_VISIBLE_DEVICES || echo none; echo $1";
+    let ran = cluster.run(&format!("--joblog log -- sh -c '{script}' sh {{}} ::: a"));
+    ran.check(0, "1,3\na\n");
+    assert_eq!(cluster.log("log")[0][10], "1,3");
+    cluster.run(&format!("-- sh -c '{script}' sh '{{gpu}} ' ::: a")).check(0, "none\n1 3\n");
+    cluster
+        .run(&format!("--visible -- sh -c '{script}' sh '{{gpu}} ' ::: a"))
+        .check(0, "1,3\n0 1\n");
+    cluster.end();
+}
+
+fn a_mark_for_gpus_needs_a_slot_with_gpus() {
+    let cluster = ShellCluster::start(&["cpu"]);
+    let ran = cluster.run("-- echo {gpu} ::: a");
+    ran.check_said(
+        1,
+        &["job 1 could not be started: it has a mark for GPUs, and this slot has none"],
+    );
+    cluster.run("--shell 'echo \"<$CUDA_VISIBLE_DEVICES>\"' ::: a").check(0, "<>\n");
     cluster.end();
 }
 
@@ -143,6 +172,52 @@ fn a_job_runs_in_the_folder_of_the_run() {
     let mut command = cluster.command("-j 1 -- sh -c 'cd .. && rmdir moved' ::: a b");
     let ran = cluster.place.ran(command.current_dir(folder));
     ran.check_said(1, &["job 2 could not be started: its directory ", "is not on this machine"]);
+    cluster.end();
+}
+
+fn files_travel_with_a_job() {
+    let cluster = ShellCluster::start(&["cpu*2"]);
+    std::fs::create_dir(cluster.place.path("in")).unwrap();
+    for name in ["a", "b"] {
+        cluster.place.write(&format!("in/{name}.txt"), format!("text of {name}\n"));
+    }
+    let tool = cluster.place.write("tool", "#!/bin/sh\ntr a-z A-Z\n");
+    std::fs::set_permissions(tool, PermissionsExt::from_mode(0o755)).unwrap();
+    // A folder of the job alone has what was sent, and is removed.
+    let script = "ls; ls in; mkdir out; ./tool < $1 > out/{/.}.up; pwd >&2";
+    let line = format!(
+        "--send {{}} --send tool --fetch out/{{/.}}.up -- sh -c '{script}' sh {{}} ::: in/a.txt in/b.txt"
+    );
+    let ran = cluster.run(&line);
+    ran.check(0, "in\ntool\na.txt\nin\ntool\nb.txt\n");
+    for name in ["a", "b"] {
+        let upper = format!("TEXT OF {}\n", name.to_uppercase());
+        assert_eq!(cluster.place.read(&format!("out/{name}.up")), upper);
+    }
+    for folder in ran.stderr.lines() {
+        assert!(!std::path::Path::new(folder).exists(), "{folder}");
+    }
+    // With a folder of the run, they stay there.
+    let ran = cluster.run("--workdir stays --send in/{} -- cat in/{} ::: a.txt");
+    ran.check(0, "text of a\n");
+    assert_eq!(cluster.place.read("stays/in/a.txt"), "text of a\n");
+    cluster.end();
+}
+
+fn a_file_that_is_not_there_fails_its_job() {
+    let cluster = ShellCluster::start(&["cpu"]);
+    let ran = cluster.run("--send {} -- echo ran ::: missing");
+    ran.check_said(1, &["job 1 could not be started: the file missing cannot be read"]);
+    let ran = cluster.run("--fetch {} -- echo ran ::: missing");
+    ran.check_said(1, &["job 1 failed: the file missing cannot be read"]);
+    // A job that has failed by itself keeps its status, and what it has left comes back.
+    let ran = cluster.run("--fetch {} --fetch other -- sh -c 'echo x > left; exit 3' ::: left");
+    ran.check_said(1, &["job 1 exited with 3"]);
+    assert_eq!(cluster.place.read("left"), "x\n");
+    let ran = cluster.run("--send {} -- true ::: ../other /etc/passwd");
+    ran.check_said(2, &["the file ../other is not below the folder of the run"]);
+    let ran = cluster.run("--send {host} -- true ::: a");
+    ran.check_said(102, &["--send cannot have"]);
     cluster.end();
 }
 

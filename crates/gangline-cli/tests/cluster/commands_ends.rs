@@ -29,7 +29,7 @@ fn a_job_that_takes_too_long_is_ended_where_it_runs() {
     let ran = cluster.run("--timeout 200ms --joblog log -- sleep {} ::: 1000 0");
     ran.check_said(1, &["job 1 was ended: it took longer than 200 ms"]);
     assert_eq!(cluster.log("log")[0][6..8], ["-1", "15"]);
-    wait_until("no job is left", || sleeping(&cluster.worker(0).place) == 0);
+    wait_until("no job is left", || hanging_in(&cluster.worker(0).place) == 0);
     cluster.end();
 }
 
@@ -39,7 +39,7 @@ fn a_halt_now_ends_jobs_where_they_run() {
                   [ $1 = a ] && exit 3; touch begun.$1; exec sleep 1000";
     let ran = cluster.run(&format!("--halt now,fail=1 -- sh -c '{script}' sh {{}} ::: a b c"));
     ran.check_said(1, &["job 1 exited with 3"]);
-    assert_eq!(sleeping(&cluster.worker(0).place), 0, "the run ends after its jobs");
+    assert_eq!(hanging_in(&cluster.worker(0).place), 0, "the run ends after its jobs");
     cluster.end();
 }
 
@@ -92,7 +92,7 @@ fn a_killed_coordinator_leaves_no_job_behind() {
     cluster.place.wait_for("begun.a");
     running.send(Signal::KILL);
     assert_eq!(running.ran().signal, Some(9));
-    wait_until("the job has ended", || sleeping(&cluster.worker(0).place) == 0);
+    wait_until("the job has ended", || hanging_in(&cluster.worker(0).place) == 0);
     // The worker serves the next run.
     cluster.run("-- echo {} ::: next").check(0, "next\n");
     cluster.end();
@@ -113,7 +113,7 @@ fn an_interrupt_lets_jobs_end_and_a_second_kills_them() {
     running.wait_for_stderr("Ctrl-C");
     running.send(Signal::INT);
     assert_eq!(running.ran().code, Some(130));
-    wait_until("the job has ended", || sleeping(&cluster.worker(0).place) == 0);
+    wait_until("the job has ended", || hanging_in(&cluster.worker(0).place) == 0);
     cluster.end();
 }
 
@@ -163,10 +163,10 @@ fn an_interrupt_ends_the_wait_for_a_worker() {
 }
 
 /// The number of `sleep 1000` that were started here.
-fn sleeping(place: &Place) -> usize {
-    let is_asleep = |pid: &rustix::process::Pid| {
+fn hanging_in(place: &Place) -> usize {
+    let is_hanging = |pid: &rustix::process::Pid| {
         let options = std::fs::read_to_string(format!("/proc/{}/cmdline", pid.as_raw_pid()));
         options.is_ok_and(|options| options == "sleep\x001000\0")
     };
-    place.living().iter().filter(|pid| is_asleep(pid)).count()
+    place.living().iter().filter(|pid| is_hanging(pid)).count()
 }
