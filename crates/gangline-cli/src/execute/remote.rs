@@ -307,7 +307,7 @@ fn ended(error: Error) -> CliError {
     match missing {
         Some(waited) => {
             let text = format!(
-                "no worker has come for {}: `gangline worker --serve commands` starts one, for the same broker and \
+                "no worker was there for {}: `gangline worker --serve commands` starts one, for the same broker and \
                  namespace",
                 HumanDuration(waited)
             );

@@ -148,7 +148,7 @@ fn a_worker_finishes_its_job_before_it_ends() {
 fn without_a_worker_the_run_says_so() {
     let cluster = ShellCluster::start(&[]);
     let ran = cluster.run("--wait-for 100ms --joblog log -- echo {} ::: a");
-    ran.check_said(104, &["no worker"]);
+    ran.check_said(104, &["no worker was there for 100 ms"]);
     let nowhere = "--nats nats://127.0.0.1:1 --wait-for 100ms -- echo {} ::: a";
     let ran = cluster.place.run_typed(nowhere);
     ran.check_said(104, &["no connection to the broker at nats://127.0.0.1:1"]);
