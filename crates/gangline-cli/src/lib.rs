@@ -13,7 +13,9 @@
 //!   execute    a lane is one run of an `AnyOrderRunner`: job_runner, and behind it
 //!              commands, process             a command for each job, in a process group of its own
 //!              warm, conversation, protocol  one process for each slot, a line of JSON for each job
-//!              worker                        `gangline worker`: a worker of a cluster, started again when it crashes
+//!              remote, command_runner        a job on another machine: the slot here that waits, the runner there
+//!              remote_job, remote_file       what travels between them; remote_report: the rows of workers
+//!              worker, worker_program        `gangline worker`: workers of a cluster, started again when they crash
 //!              brake, memory_watch           when a job may start; which one makes room when memory is scarce
 //!              held                          what has ended and is not in the journal yet
 //!              groups, signals, supervisor   no process outlives the run, whichever process is killed
