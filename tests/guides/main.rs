@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 mod limits;
 
-/// Pages for contributors, which are not in the documentation.
-const CONTRIBUTORS: &[&str] = &["architecture.md", "performance.md", "testing.md"];
+/// Pages of measurements and for contributors, which are not in the documentation.
+const CONTRIBUTORS: &[&str] =
+    &["architecture.md", "performance.md", "performance-internals.md", "testing.md"];
 /// Pages that are in the documentation of another package, and the folder of that.
 const ELSEWHERE: &[(&str, &str)] = &[
     ("cluster.md", "crates/gangline-nats"),

@@ -1,5 +1,5 @@
 //! Compares gangline with its peers in one run on one machine: `cargo bench -p gangline-bench --bench peers`. With
-//! `-- --help` it prints its options. docs/performance.md explains the output.
+//! `-- --help` it prints its options. docs/performance-internals.md explains the output.
 //!
 //! Timings are printed and never asserted; a wrong sum panics.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "the figures are for its user")]
