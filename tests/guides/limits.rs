@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use super::{CONTRIBUTORS, every_guide, prose, read, root};
+use super::{REPOSITORY, every_guide, prose, read, root};
 
 /// A page, a part of its text, and a test, or in parentheses why there can be none.
 const LIMITS: &str = include_str!("limits.txt");
@@ -78,12 +78,12 @@ fn limits() -> impl Iterator<Item = Limit> {
 /// The pages for users.
 fn pages() -> impl Iterator<Item = String> {
     let is_for_users =
-        |page: &String| !CONTRIBUTORS.iter().any(|name| page.ends_with(&format!("/{name}")));
+        |page: &String| !REPOSITORY.iter().any(|name| page.ends_with(&format!("/{name}")));
     let crates = fs::read_dir(root().join("crates")).expect("crates is readable");
     let names = crates.map(|entry| entry.expect("crates is readable").file_name());
     let crates = names.map(|name| format!("crates/{}/README.md", name.to_string_lossy()));
     let crates = crates.filter(|page| root().join(page).exists());
-    let front = ["README.md", "python/README.md"].map(str::to_owned);
+    let front = ["README.md", "python/README.md", "src/lesson.md"].map(str::to_owned);
     front.into_iter().chain(every_guide().filter(is_for_users)).chain(crates)
 }
 

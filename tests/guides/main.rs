@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 mod limits;
 
-/// Pages of measurements and for contributors, which are not in the documentation.
-const CONTRIBUTORS: &[&str] =
-    &["architecture.md", "performance.md", "performance-internals.md", "testing.md"];
+/// Pages that are read in the repository only: the list of guides, measurements, and pages for contributors.
+const REPOSITORY: &[&str] =
+    &["README.md", "architecture.md", "performance.md", "performance-internals.md", "testing.md"];
 /// Pages that are in the documentation of another package, and the folder of that.
 const ELSEWHERE: &[(&str, &str)] = &[
     ("cluster.md", "crates/gangline-nats"),
@@ -65,12 +65,25 @@ fn the_test_command_of_the_front_page_is_the_first_that_is_checked() {
 
 #[test]
 fn the_front_pages_link_every_guide() {
-    let (lesson, readme) = (read("src/lesson.md"), read("README.md"));
+    let (lesson, list) = (read("src/lesson.md"), read("docs/README.md"));
     for name in pages().keys() {
-        assert!(readme.contains(&format!("(docs/{name})")), "README.md does not link docs/{name}");
+        assert!(list.contains(&format!("({name})")), "docs/README.md does not link {name}");
         let link = format!("[`guide::{}`]", module(name));
         let is_linked = package_of(name).is_some() || lesson.contains(&link);
         assert!(is_linked, "src/lesson.md does not link {link}");
+    }
+}
+
+/// One for each language in which users meet gangline. A screen has 50 lines.
+#[test]
+fn the_front_page_has_a_screen_with_five_pages_for_each_reader() {
+    let readme = read("README.md");
+    for reader in ["Rust", "Python", "Shell"] {
+        let section = readme.split(&format!("\n## {reader}\n")).nth(1).expect("there is one");
+        let section = section.split("\n## ").next().expect("a text has a first part");
+        let links = section.lines().filter(|line| line.starts_with("| ") && line.contains("]("));
+        assert_eq!(links.count(), 5, "{reader}");
+        assert!(section.lines().count() <= 50, "{reader}");
     }
 }
 
@@ -285,7 +298,7 @@ fn pages() -> BTreeMap<String, String> {
     let entries = entries.map(|entry| entry.expect("docs is readable").path());
     let name = |path: &Path| path.file_name().expect("it is a file").to_string_lossy().into_owned();
     let pages = entries.filter(|path| path.extension().is_some_and(|ending| ending == "md"));
-    let pages = pages.filter(|path| !CONTRIBUTORS.contains(&name(path).as_str()));
+    let pages = pages.filter(|path| !REPOSITORY.contains(&name(path).as_str()));
     pages.map(|path| (name(&path), fs::read_to_string(&path).expect("it is text"))).collect()
 }
 
