@@ -74,6 +74,11 @@ mod serve;
 
 #[cfg(doc)]
 #[doc = include_str!("links.md")]
+#[doc = include_str!("../docs/from-parallel.md")]
+pub mod from_parallel {}
+
+#[cfg(doc)]
+#[doc = include_str!("links.md")]
 #[doc = include_str!("../docs/warm-workers.md")]
 pub mod warm_workers {}
 

@@ -1,5 +1,5 @@
-//! The examples for users of other programs in docs/command-line.md, run with both programs where they can be
-//! installed.
+//! The examples for users of other programs in docs/from-parallel.md and docs/from-scipion.md, run with both programs
+//! where they can be installed.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,21 +14,23 @@ use crate::support::Place;
 /// A row of a table: the cells, as code or as text.
 type Row = Vec<String>;
 
-fn page() -> String {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/command-line.md");
-    fs::read_to_string(page).unwrap()
+const PARALLEL: &str = "from-parallel.md";
+
+fn page(name: &str) -> String {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    fs::read_to_string(docs.join(name)).unwrap()
 }
 
 /// The rows of the table below the heading of a program.
-fn rows_about(program: &str) -> Vec<Row> {
-    let page = page();
-    let (_, section) = page.split_once(&format!("\n### {program}\n")).unwrap();
+fn rows_about(name: &str, program: &str) -> Vec<Row> {
+    let page = page(name);
+    let (_, section) = page.split_once(&format!("\n## {program}\n")).unwrap();
     rows_in(section.split("\n#").next().unwrap(), "there")
 }
 
-/// The rows of the tables with `there` in their first column, in the page.
+/// The rows of the tables with `there` in their first column, in the page on GNU parallel.
 fn rows(there: &str) -> Vec<Row> {
-    rows_in(&page(), there)
+    rows_in(&page(PARALLEL), there)
 }
 
 fn rows_in(page: &str, there: &str) -> Vec<Row> {
@@ -246,8 +248,9 @@ fn check_ours(row: &Row, help: &str) -> Result<(), String> {
 #[test]
 fn what_is_said_to_users_of_other_programs_runs() {
     let (help, _) = ran("gangline run --help");
-    for program in ["HyperQueue", "simple_gpu_scheduler", "Scipion's GPU standard"] {
-        check_all(rows_about(program), |row| check_ours(row, &help));
+    let scipion = ("from-scipion.md", "Scipion's GPU standard");
+    for (page, program) in [(PARALLEL, "HyperQueue"), (PARALLEL, "simple_gpu_scheduler"), scipion] {
+        check_all(rows_about(page, program), |row| check_ours(row, &help));
     }
 }
 
@@ -257,7 +260,7 @@ fn commands_of_simple_gpu_scheduler_print_the_same_here() {
     if !mentioned("simple_gpu_scheduler", help.is_ok()) {
         return;
     }
-    let mut rows = rows_about("simple_gpu_scheduler");
+    let mut rows = rows_about(PARALLEL, "simple_gpu_scheduler");
     rows.retain(|row| row[0].starts_with("`simple") && row[1].starts_with('`'));
     assert_eq!(rows.len(), 2);
     check_all(rows, |row| {
