@@ -15,7 +15,7 @@
 //! | show progress | [`progress`] |
 //! | watch runs and services with Prometheus and Grafana | [`metrics`] |
 //! | load settings from files and the environment | [`config`] |
-//! | port a program | [`from_chassis`], [`from_dataloader`], [`from_easycore`], [`from_gpupool`], [`from_ray_data`], [`from_rayon`], [`from_scipion`], [`from_tokio`], [`from_whole_slide`] |
+//! | port a program | [`from_chassis`], [`from_cog`], [`from_daft`], [`from_dataloader`], [`from_easycore`], [`from_gpupool`], [`from_multiprocessing`], [`from_ray_data`], [`from_rayon`], [`from_scipion`], [`from_slurm_arrays`], [`from_tokio`], [`from_whole_slide`] |
 //! | run commands and Python scripts | [the program `gangline`](https://docs.rs/gangline-cli) |
 //!
 //! These modules exist in the documentation only.
@@ -37,12 +37,16 @@ guides! {
     batches: "batches.md"
     config: "config.md"
     from_chassis: "from-chassis.md"
+    from_cog: "from-cog.md"
+    from_daft: "from-daft.md"
     from_dataloader: "from-dataloader.md"
     from_easycore: "from-easycore.md"
     from_gpupool: "from-gpupool.md"
+    from_multiprocessing: "from-multiprocessing.md"
     from_ray_data: "from-ray-data.md"
     from_rayon: "from-rayon.md"
     from_scipion: "from-scipion.md"
+    from_slurm_arrays: "from-slurm-arrays.md"
     #[cfg(any(not(doctest), feature = "futures"))]
     from_tokio: "from-tokio.md"
     from_whole_slide: "from-whole-slide.md"

@@ -184,7 +184,7 @@ fn links_of_pages_lead_to_files_and_headings() {
 #[test]
 fn pages_for_users_of_other_tools_have_a_program_that_runs() {
     let ported: Vec<_> = pages().into_iter().filter(|(name, _)| is_ported(name)).collect();
-    assert!(ported.len() >= 9, "{}", ported.len());
+    assert!(ported.len() >= 14, "{}", ported.len());
     let examples = examples(&root().join("examples"));
     for (name, text) in &ported {
         let parts = ["use gangline::", "fn main()", "assert"];
