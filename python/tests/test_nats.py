@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -11,11 +13,12 @@ import textwrap
 import pytest
 import stages
 import tasks
-from conftest import PATHS, PATIENCE, wait_until
+from conftest import HERE, PATHS, PATIENCE, wait_until
 from gates import Gates
 
 import gangline
 
+PAGE_BROKER = "nats://127.0.0.1:4222"
 NO_BROKER = "nats://me:hunter2@127.0.0.1:1"
 
 
@@ -91,6 +94,23 @@ def worker(broker, nats, tmp_path):
             process.wait(PATIENCE)
         finally:
             process.kill()
+
+
+def test_the_commands_and_the_program_of_the_page_run(broker, tmp_path):
+    page = (HERE.parent / "README.md").read_text().partition("## Many machines")[2]
+    [commands, *_] = re.findall(r"```sh\n(.*?)```", page, re.DOTALL)
+    [code, *_] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    [command] = [line for line in commands.splitlines() if line.startswith("gangline worker")]
+    words = shlex.split(command.partition("#")[0].rstrip(" &").replace(PAGE_BROKER, broker))
+    script = tmp_path / "cluster.py"
+    script.write_text(code.replace(PAGE_BROKER, broker))
+    options = {"cwd": tmp_path, "env": {**os.environ, "PYTHONPATH": PATHS, "GANGLINE_DEVICES": "cpu*2"}}
+    with subprocess.Popen([*words, "--python", sys.executable], stderr=subprocess.PIPE, text=True, **options) as worker:
+        ended = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=PATIENCE, **options)
+        worker.terminate()
+        said = worker.communicate(timeout=PATIENCE)[1]
+    assert (ended.stdout, ended.stderr, worker.returncode) == ("9801\n", "", 0)
+    assert "gangline-python" in said
 
 
 def test_functions_of_a_module_are_called_elsewhere(nats, worker):

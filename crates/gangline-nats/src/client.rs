@@ -28,7 +28,7 @@ use self::run_key::TakenKey;
 use super::board::LaneBoard;
 use super::connection::{BrokerConnection, REQUEST_TIMEOUT, refused};
 use super::coordinator::{Coordinator, period};
-use super::event::{CoordinatorAction, CoordinatorEvent, KeyState, ToPublish};
+use super::event::{CoordinatorAction, CoordinatorEvent, Emptied, KeyState, ToPublish};
 use super::health::Fatal;
 use super::names::{consumer_of_results, input_name};
 use super::nats::Nats;
@@ -150,6 +150,7 @@ impl CoordinatorClient {
             CoordinatorAction::RemoveOutput(name) => {
                 self.remove_object(self.connection.names.output_object(&self.key.run, &name));
             }
+            CoordinatorAction::Empty(emptied) => self.empty(emptied).await,
             CoordinatorAction::StopReading => self.reading.iter().for_each(AbortHandle::abort),
             CoordinatorAction::RemoveConsumer(worker) => {
                 let consumers = self.consumers.clone();
@@ -290,6 +291,15 @@ impl CoordinatorClient {
         async move {
             if let Ok(stream) = context.get_stream_no_info(items).await {
                 _ = stream.purge().filter(subject).await;
+            }
+        }
+    }
+
+    /// Removes all messages, before another is stored.
+    async fn empty(&self, emptied: Emptied) {
+        for name in self.connection.names.emptied(emptied) {
+            if let Ok(stream) = self.connection.context.get_stream_no_info(name).await {
+                _ = tokio::time::timeout(REQUEST_TIMEOUT, stream.purge().into_future()).await;
             }
         }
     }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use self::departures::{Departures, LeavingWorker};
-use self::search::LostItemSearch;
+use self::search::{LossStep, LostItemSearch};
 pub(super) use self::upkeep::period;
 use super::board::{LaneBoard, SeatedWorker};
 use super::delivery::{Acknowledgement, Delivered};
@@ -297,6 +297,7 @@ impl Coordinator {
         let Delivered { reply: ack, payload, deliveries, .. } = message;
         match wire::split::<ResultsHeader>(&payload) {
             Ok((header, outputs)) if header.epoch == self.key.epoch => {
+                self.search.results.end();
                 if self.take_group(header, outputs, &ack) == GroupEnd::Fetching {
                     return;
                 }
@@ -383,6 +384,7 @@ impl Coordinator {
                 }
             }
             WorkerNews::Begun(publications) => {
+                self.search.items.end();
                 for publication in publications {
                     if !self.board.begin(publication, &worker) {
                         self.order(Some(worker.clone()), Command::Cancel(publication));
@@ -430,6 +432,18 @@ impl Coordinator {
         let Some(missing) = missing else { return self.search.lose() };
         self.search.end(self.clock.now);
         let has_lost = !missing.is_empty();
+        let is_begun = |it: &u64| self.board.is_begun(*it) == Some(true);
+        let (last, times) = (self.board.last(), (self.clock.now, self.nats.wait_for));
+        for (stream, step) in self.search.note_losses(&missing, is_begun, last, times) {
+            match step {
+                LossStep::Publish => {}
+                LossStep::Empty => self.act(CoordinatorAction::Empty(stream)),
+                LossStep::End => self.board.fail(Fatal::Refused(
+                    "to keep what was sent to it",
+                    format!("it has confirmed {stream}, and does not have them").into(),
+                )),
+            }
+        }
         for publication in missing {
             if self.board.tell(publication, News::Vanished(publication)) {
                 tracing::warn!(

@@ -1,5 +1,6 @@
 //! The events of a coordinator, from the lanes of its pool and from the broker, and what they lead to.
 
+use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -108,6 +109,8 @@ pub(super) enum CoordinatorAction {
     PurgeItems {
         upto: u64,
     },
+    /// Removes all messages, also those of other runs, which are published again.
+    Empty(Emptied),
     /// Removes the input of a publication from the object store.
     RemoveInput(u64),
     /// Removes the output with this name from the object store.
@@ -134,6 +137,27 @@ pub(super) enum CoordinatorAction {
     Furnish,
     /// Reads no more results: they are for another coordinator.
     StopReading,
+}
+
+/// What is emptied at the broker, since it does not keep what it confirms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Emptied {
+    /// The stream of items.
+    Items,
+    /// The stream of results.
+    Results,
+    /// The buckets of workers and keys.
+    Buckets,
+}
+
+impl fmt::Display for Emptied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Emptied::Items => "items",
+            Emptied::Results => "results",
+            Emptied::Buckets => "cards and keys",
+        })
+    }
 }
 
 /// An output in the object store that was asked for.

@@ -1,5 +1,6 @@
 //! The names that coordinators and workers of a namespace have in common.
 
+use super::event::Emptied;
 use crate::ClusterError;
 
 /// A namespace: the prefix of all names.
@@ -45,6 +46,17 @@ impl SubjectNames {
     /// The bucket of values that are too large for a message.
     pub(super) fn objects(&self) -> String {
         format!("{}-objects", self.namespace)
+    }
+
+    /// The streams that are emptied together.
+    pub(super) fn emptied(&self, emptied: Emptied) -> Vec<String> {
+        match emptied {
+            Emptied::Items => vec![self.items()],
+            Emptied::Results => vec![self.results()],
+            Emptied::Buckets => {
+                [self.workers(), self.keys()].map(|bucket| format!("KV_{bucket}")).to_vec()
+            }
+        }
     }
 
     /// The subjects of the objects of a run.

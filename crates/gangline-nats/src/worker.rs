@@ -123,7 +123,10 @@ impl Worker {
         match event {
             WorkerEvent::Key(key) => self.take_key(*key, now, &mut actions),
             WorkerEvent::Gone(run) => {
-                if let (WorkerPhase::Serving, Some(part)) = (self.phase, self.runs.get_mut(&run)) {
+                // Also while the worker drains: nothing is on its way to it any more.
+                if self.phase != WorkerPhase::Over
+                    && let Some(part) = self.runs.get_mut(&run)
+                {
                     part.end(PartEnding::Over, &mut actions);
                 }
             }

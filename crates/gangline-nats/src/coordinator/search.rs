@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::event::Emptied;
+
 /// The least time that the broker has for an answer, however long nothing was asked before: two tries.
 const LEAST_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -11,6 +13,32 @@ pub(super) struct LostItemSearch {
     asked: Option<AskedSearch>,
     /// When the broker has last answered to one.
     answered: Option<Instant>,
+    /// Items that no worker had begun, since one has last begun an item.
+    pub(super) items: RepeatedLoss,
+    /// Results of items that had been begun, since a result has last come.
+    pub(super) results: RepeatedLoss,
+}
+
+/// Messages that the broker had confirmed, and does not have.
+#[derive(Debug, Default)]
+pub(super) struct RepeatedLoss(Option<LostConfirmed>);
+
+#[derive(Debug)]
+struct LostConfirmed {
+    since: Instant,
+    /// The last publication when that was last noted. If one behind it is lost too, the broker keeps nothing.
+    last: u64,
+}
+
+/// What follows from a loss.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum LossStep {
+    /// The items are published once more.
+    Publish,
+    /// The broker has lost what was published once more. Its stream is to be emptied before.
+    Empty,
+    /// That has not helped for too long.
+    End,
 }
 
 #[derive(Debug)]
@@ -61,6 +89,26 @@ impl LostItemSearch {
         if let Some(AskedSearch { since, begun, .. }) = &mut self.asked {
             [since, begun].into_iter().for_each(|time| *time = (*time + pause).min(now));
         }
+        for RepeatedLoss(lost) in [&mut self.items, &mut self.results] {
+            lost.iter_mut().for_each(|lost| lost.since = (lost.since + pause).min(now));
+        }
+    }
+
+    /// The broker has lost these publications, which it had confirmed, or the results of those that have begun. One that does so
+    /// again, as nats-server 2.9 with a damaged file, keeps the next ones once the stream was emptied. Else the run would never
+    /// end.
+    pub(super) fn note_losses(
+        &mut self,
+        missing: &[u64],
+        is_begun: impl Fn(&u64) -> bool,
+        last: u64,
+        times: (Instant, Duration),
+    ) -> Vec<(Emptied, LossStep)> {
+        let (results, items): (Vec<u64>, Vec<u64>) = missing.iter().partition(|it| is_begun(it));
+        let of_items = (Emptied::Items, items, &mut self.items);
+        let of_results = (Emptied::Results, results, &mut self.results);
+        let lost = [of_items, of_results].into_iter().filter(|(_, lost, _)| !lost.is_empty());
+        lost.map(|(stream, lost, loss)| (stream, loss.note(&lost, last, times))).collect()
     }
 
     /// Looks at the time. The broker may say nothing for `most`, as long as one of the publications is wanted.
@@ -85,6 +133,30 @@ impl LostItemSearch {
             true => SearchStep::Wait,
             false => SearchStep::Again(asked.publications.clone()),
         }
+    }
+}
+
+impl RepeatedLoss {
+    /// The broker keeps and delivers such messages.
+    pub(super) fn end(&mut self) {
+        self.0 = None;
+    }
+
+    /// The broker has lost messages of these publications. `last` is the last publication. It may go on so for `most`.
+    fn note(&mut self, missing: &[u64], last: u64, (now, most): (Instant, Duration)) -> LossStep {
+        let Some(lost) = &mut self.0 else {
+            self.0 = Some(LostConfirmed { since: now, last });
+            return LossStep::Publish;
+        };
+        if missing.iter().all(|publication| *publication <= lost.last) {
+            return LossStep::Publish;
+        }
+        if now.duration_since(lost.since) > most {
+            self.0 = None;
+            return LossStep::End;
+        }
+        lost.last = last;
+        LossStep::Empty
     }
 }
 
@@ -146,6 +218,25 @@ mod tests {
         // However long that is, it has two tries.
         assert_eq!(steps(lost_search(None, 20), [110, 111]), [again(), Unanswered]);
         assert_eq!(steps(lost_search(Some(20), 90), [101, 120]), [again(), Wait]);
+    }
+
+    #[test]
+    fn a_broker_that_keeps_nothing_is_emptied_and_ends() {
+        use LossStep::{Empty, End, Publish};
+
+        let (mut search, base) = (LostItemSearch::default(), Instant::now());
+        let at = |second| (base + Duration::from_secs(second), MOST);
+        assert_eq!(search.items.note(&[1, 2], 9, at(0)), Publish);
+        assert_eq!(search.items.note(&[3, 9], 11, at(1)), Publish, "they are of the same loss");
+        assert_eq!(search.items.note(&[3, 10], 12, at(5)), Empty);
+        assert_eq!(search.items.note(&[11, 12], 13, at(6)), Publish, "they were there before");
+        assert_eq!(search.items.note(&[13], 14, at(10)), Empty);
+        search.skip(Duration::from_secs(5), at(20).0);
+        assert_eq!(search.items.note(&[15], 15, at(35)), Empty);
+        assert_eq!(search.items.note(&[16], 16, at(36)), End);
+        assert_eq!(search.items.note(&[17], 17, at(40)), Publish);
+        search.items.end();
+        assert_eq!(search.items.note(&[18], 18, at(50)), Publish);
     }
 
     #[test]

@@ -8,8 +8,9 @@ use super::{Clock, Coordinator, Purge};
 use crate::board::{SeatedWorker, WorkerLoss};
 use crate::coordinator::departures::LeavingWorker;
 use crate::coordinator::search::SearchStep;
-use crate::event::{CoordinatorAction, KeyPurpose, KeyState};
+use crate::event::{CoordinatorAction, Emptied, KeyPurpose, KeyState};
 use crate::health::Fatal;
+use crate::nats::Nats;
 use crate::publication::News;
 use crate::wire::{self, Card, ClaimReply, Command, JoinReply, RunKey};
 
@@ -173,8 +174,36 @@ impl Coordinator {
     }
 }
 
-/// The broker and the key.
+/// What follows from the time without a worker.
+enum WorkerWait {
+    GoOn,
+    /// Their cards and the key may be what the broker does not keep, although it confirms them: the buckets are emptied.
+    Empty,
+    End,
+}
+
+/// The workers, the broker and the key.
 impl Clock {
+    /// Looks at the time that the run has had no worker. The last tick was so long ago.
+    fn wait_for_workers(
+        &mut self,
+        are_here: bool,
+        since_tick: Duration,
+        nats: &Nats,
+    ) -> WorkerWait {
+        if are_here {
+            self.staffed = self.now;
+        }
+        let waited = self.now.duration_since(self.staffed);
+        let patience = (nats.lease_time * 2).min(nats.wait_for / 2);
+        match waited {
+            _ if waited > nats.wait_for => WorkerWait::End,
+            // Once.
+            _ if waited > patience && waited <= patience + since_tick => WorkerWait::Empty,
+            _ => WorkerWait::GoOn,
+        }
+    }
+
     /// Whether the key is to be refreshed now: four times within a lease.
     fn is_refresh_due(&mut self, lease: Duration) -> bool {
         let Clock { now, refresh, .. } = *self;
@@ -223,10 +252,13 @@ impl Coordinator {
         self.lose_departed();
         let seated = self.board.seated();
         self.lose_silent(&seated);
-        if !seated.is_empty() {
-            self.clock.staffed = now;
-        } else if now.duration_since(self.clock.staffed) > self.nats.wait_for {
-            self.board.fail(self.cause().unwrap_or(Fatal::NoWorkers));
+        match self.clock.wait_for_workers(!seated.is_empty(), pause, &self.nats) {
+            WorkerWait::GoOn => {}
+            WorkerWait::Empty => {
+                self.act(CoordinatorAction::Empty(Emptied::Buckets));
+                self.put_key(KeyPurpose::Refresh);
+            }
+            WorkerWait::End => self.board.fail(self.cause().unwrap_or(Fatal::NoWorkers)),
         }
         if run.is_some() && now.duration_since(self.clock.result) > self.nats.wait_for {
             // Without the right to read results, none come.

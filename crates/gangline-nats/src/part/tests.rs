@@ -436,6 +436,11 @@ fn items_on_their_way_to_a_part_that_ends_are_handed_back() {
     assert!(script.part.is_over());
     // If nothing waits for its items, it does not wait either.
     let mut script = Script::seated(2, None);
+    script.take([PartEvent::End(PartEnding::Drain)]);
+    assert!(!script.part.is_over());
+    script.take([PartEvent::End(PartEnding::Over)]);
+    assert!(script.part.is_over());
+    let mut script = Script::seated(2, None);
     script.take([PartEvent::End(PartEnding::Over)]);
     assert!(script.part.is_over());
 }

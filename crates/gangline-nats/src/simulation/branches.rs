@@ -275,7 +275,9 @@ coordinator: KeyPut Refused Refresh -> nothing
 coordinator: KeyPut Unanswered FindCause -> fails with NoAnswer
 coordinator: KeyPut Unanswered Refresh -> nothing
 coordinator: Left -> nothing
+coordinator: Looked missing -> Empty
 coordinator: Looked missing -> LookFor, nothing
+coordinator: Looked missing -> fails with Refused
 coordinator: Looked none -> nothing
 coordinator: Looked unanswered -> nothing
 coordinator: NoConsumer answer -> nothing
@@ -301,7 +303,7 @@ coordinator: Restored -> Furnish
 coordinator: Results -> Acknowledge Done, Acknowledge Return later, DeleteItem, Fetch, RemoveConsumer
 coordinator: Results damaged -> Acknowledge Done
 coordinator: Seat -> Answer Full, Answer Seated, DeleteItem
-coordinator: Tick -> DeleteItem, Furnish, LookFor, Order Drain, Order Stay to all, PutKey, RemoveConsumer
+coordinator: Tick -> DeleteItem, Empty, Furnish, LookFor, Order Drain, Order Stay to all, PutKey, RemoveConsumer
 coordinator: Tick -> fails with BrokerGone, fails with NoAccess, fails with NoAnswer, fails with NoWorkers
 coordinator: Tick -> fails with Refused, nothing
 coordinator: TooFew -> PutKey

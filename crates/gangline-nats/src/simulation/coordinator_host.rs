@@ -364,6 +364,11 @@ impl<'a> CoordinatorHost<'a> {
                 let stream = self.names.items.clone();
                 self.client.tell(at, Request::DeleteMessage { stream, sequence });
             }
+            CoordinatorAction::Empty(emptied) => {
+                for (stream, subject) in self.names.emptied(emptied) {
+                    self.client.tell(at, Request::Purge { stream, subject });
+                }
+            }
             CoordinatorAction::PurgeItems { upto } => {
                 let request = self.purge_of_epoch();
                 self.client.ask(at, request, CoordinatorWait::Purge { upto }, ANSWER);

@@ -31,6 +31,7 @@ pub(crate) use operation::{
     Delivery, Discard, Headers, Marker, Message, Operation, Place, Pull, PullStatus, Refusal,
     ReplyTo, Request, Retention, StreamConfig, StreamState,
 };
+pub(crate) use stream::Keeping;
 use stream::{MessageStream, refused};
 
 /// A broker and the connections to it.
@@ -194,6 +195,15 @@ impl JetStream {
     /// Has one stream answer nothing, until it is called with `None`. What it was asked for meanwhile is lost.
     pub(crate) fn set_stuck(&mut self, stream: Option<&str>) {
         self.stuck = stream.map(Into::into);
+    }
+
+    /// Has one stream lose what it has, and what it confirms from now on.
+    pub(crate) fn set_keeping(&mut self, name: &str, keeping: Keeping) {
+        if let Some(stream) = self.streams.get_mut(name) {
+            stream.keeping = keeping;
+            let lost: Vec<_> = stream.messages.iter().map(|it| it.0).collect();
+            lost.into_iter().for_each(|sequence| _ = stream.messages.remove(sequence));
+        }
     }
 
     /// Deletes a consumer, as an operator may.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::branches::reached_by;
 use super::hooks::{HookAccount, HookFailure, HookSettings};
-use super::jetstream::Files;
+use super::jetstream::{Files, Keeping};
 use super::pool::RunEnd;
 use super::world::{Happening, Process, World};
 use super::{Plan, check_run, simulate, simulate_with, small_plan};
@@ -16,7 +16,7 @@ type Checked = Result<(), String>;
 /// The beginning of the event on the page, a part of what the page says of it, and the runs that show it.
 type PageRow = (&'static str, &'static str, fn() -> Checked);
 
-const ROWS: [PageRow; 28] = [
+const ROWS: [PageRow; 29] = [
     ("a worker is killed, stopped or cut off", "fail with `WorkerLost`", lost_workers),
     (
         "an item has ended three workers",
@@ -31,6 +31,7 @@ const ROWS: [PageRow; 28] = [
     ("the broker has lost what it had stored", "are published again", broker_without_files),
     ("the broker is back with an older copy of what it had stored", "nothing else", older_copy),
     ("the broker loses or damages messages", "published once more", holes_and_damage),
+    ("the broker confirms items and does not keep them", "is emptied", forgetful_stream),
     ("the broker is gone for `wait_for`", "`BrokerGone`", broker_that_is_gone),
     ("the broker is connected but does not answer", "`NoAnswer`", broker_that_is_stopped),
     ("the broker refuses the password of a user", "`Connect`", changed_password),
@@ -286,6 +287,28 @@ fn deleted_streams() -> Checked {
         let plan = Plan { retries: 3, wait_for: FOR_GOOD, ..plan_of_large_values(400) };
         completes(&Plan { happenings: vec![(SOON, happening.clone())], ..plan })
             .map_err(|error| format!("{happening:?}: {error}"))?;
+    }
+    Ok(())
+}
+
+fn forgetful_stream() -> Checked {
+    for (stream, for_good) in [
+        ("s-items", Some("the broker refuses to keep what was sent to it: it has confirmed items")),
+        (
+            "s-results",
+            Some("the broker refuses to keep what was sent to it: it has confirmed results"),
+        ),
+        ("KV_s-keys", Some("0 of at least 1 workers take part")),
+        // Workers ask for their seats again.
+        ("KV_s-workers", None),
+    ] {
+        let forget = |keeping| [Happening::Forget(stream, keeping)];
+        let plan = plan_with(1_000, &forget(Keeping::OnceEmptied));
+        completes(&Plan { retries: 3, wait_for: FOR_GOOD, ..plan })
+            .map_err(|error| format!("{stream}: {error}"))?;
+        let plan = Plan { retries: 3, ..plan_with(1_000, &forget(Keeping::Nothing)) };
+        let ended = for_good.map_or(Ok(()), |said| run_fails(&plan, said));
+        ended.map_err(|error| format!("{stream} for good: {error}"))?;
     }
     Ok(())
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::jetstream::{Retention, StreamConfig};
+use crate::event::Emptied;
 use crate::names;
 use crate::names::SubjectNames;
 
@@ -25,6 +26,16 @@ impl Names {
         let (items, results) = (names.items().into(), names.results().into());
         let objects = format!("OBJ_{}", names.objects()).into();
         Names { names, items, results, objects, object_room: None }
+    }
+
+    /// The streams, with the subjects of all of their messages.
+    pub(super) fn emptied(&self, emptied: Emptied) -> Vec<(Arc<str>, Arc<str>)> {
+        let subject = |stream: &str| match stream.strip_prefix("KV_") {
+            Some(bucket) => format!("$KV.{bucket}.>"),
+            None => format!("{}.>", stream.replacen('-', ".", 1)),
+        };
+        let streams = self.names.emptied(emptied).into_iter();
+        streams.map(|stream| (stream.as_str().into(), subject(&stream).into())).collect()
     }
 
     pub(super) fn of_run(&self, run: &str) -> Arc<str> {

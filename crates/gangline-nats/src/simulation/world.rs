@@ -7,7 +7,7 @@ use gangline::backend::set_time_of_test;
 
 use super::client::Moment;
 use super::coordinator_host::CoordinatorHost;
-use super::jetstream::{AnswerFault, Arrival, Content, Files, JetStream, Refusal};
+use super::jetstream::{AnswerFault, Arrival, Content, Files, JetStream, Keeping, Refusal};
 use super::pool::SimulatedPool;
 use super::random::Random;
 use super::worker_host::WorkerHost;
@@ -49,6 +49,8 @@ pub(super) enum Happening {
     LoseMessages(&'static str, usize),
     /// A message of a stream is damaged.
     DamageMessage(&'static str),
+    /// A stream loses what it has, and what it confirms from now on.
+    Forget(&'static str, Keeping),
     /// A stream answers nothing for this time.
     Stick(&'static str, Duration),
     /// The run in progress of a coordinator is cancelled.
@@ -363,6 +365,7 @@ impl<'a> World<'a> {
             Happening::DamageMessage(stream) => {
                 self.broker.damage_message(stream, self.random.below(u64::MAX));
             }
+            Happening::Forget(stream, keeping) => self.broker.set_keeping(stream, keeping),
             Happening::Stick(stream, time) => {
                 self.broker.set_stuck(Some(stream));
                 self.later(now + time, Happening::Unstick);

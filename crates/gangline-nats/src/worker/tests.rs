@@ -194,6 +194,8 @@ fn a_worker_that_is_terminated_drains() {
     let actions = script.take(WorkerEvent::Terminate);
     assert_eq!(ended(&actions), [(1, PartEnding::Drain), (2, PartEnding::Drain)]);
     assert!(started(&script.take_key("c", 1)).is_empty());
+    let over = script.take(WorkerEvent::Gone("b".to_owned()));
+    assert_eq!(ended(&over), [(2, PartEnding::Over)], "nothing is on its way to it any more");
     assert!(
         !cards(&script.wait(LEASE * 2, true)).is_empty(),
         "it lives until its hooks have ended"

@@ -19,6 +19,9 @@ use crate::proxy::Proxy;
 /// Of the tests: short, so that losses are noticed soon, and long enough for a machine with more to do.
 pub const LEASE: Duration = Duration::from_millis(1500);
 
+/// The broker's program, if it is not that of the distribution.
+const PROGRAM: &str = "NATS_SERVER";
+
 /// A `nats-server` with a folder of its own.
 pub struct Broker {
     server: Child,
@@ -155,7 +158,7 @@ impl Broker {
 
     /// Removes what it has stored.
     pub fn forget(&mut self) {
-        std::fs::remove_dir_all(self.folder.path().join("jetstream")).unwrap();
+        std::fs::remove_dir_all(self.store()).unwrap();
     }
 
     /// Makes it forget the end of a stream, as when it is killed: the messages are those that `store` once had.
@@ -168,6 +171,11 @@ impl Broker {
     /// Copies the messages of a stream, while it does not run.
     pub fn copy_messages(&self, stream: &str, store: &Path) {
         copy_files(&self.messages_folder(stream), store);
+    }
+
+    /// The folder with all that it has stored.
+    pub fn store(&self) -> PathBuf {
+        self.folder.path().join("jetstream")
     }
 
     fn messages_folder(&self, stream: &str) -> PathBuf {
@@ -316,12 +324,10 @@ fn serve(
     options: &[String],
     variables: &[(String, String)],
 ) -> Child {
-    let program = if cfg!(unix) && Path::new("/usr/sbin/nats-server").exists() {
-        "/usr/sbin/nats-server"
-    } else {
-        "nats-server"
-    };
-    let mut command = Command::new(program);
+    let installed = Path::new("/usr/sbin/nats-server");
+    let installed = if installed.exists() { installed } else { Path::new("nats-server") };
+    let mut command =
+        Command::new(std::env::var_os(PROGRAM).map_or(installed.into(), PathBuf::from));
     command.args(["-js", "-a", "127.0.0.1", "-p", &port.to_string(), "-m", &monitor.to_string()]);
     command.arg("-sd").arg(folder.path()).arg("-l").arg(folder.path().join("log")).args(options);
     command.envs(variables.iter().map(|(name, value)| (name, value)));

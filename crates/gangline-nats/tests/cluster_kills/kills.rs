@@ -12,6 +12,7 @@ tests![
     the_coordinator_is_killed,
     everything_is_killed,
     workers_come_and_go,
+    the_store_is_damaged,
 ];
 
 fn workers_are_killed() {
@@ -50,6 +51,16 @@ fn everything_is_killed() {
             _ => stage.kill_coordinator(),
         }
         stage.pause(50, 1500);
+    }
+    stage.finish();
+}
+
+/// As by a power failure, by a disk, or by a machine that is restored from a copy.
+fn the_store_is_damaged() {
+    let mut stage = Stage::new(3, 6);
+    for _ in 0..times(3, 100) {
+        stage.damage_store();
+        stage.await_lines(50);
     }
     stage.finish();
 }

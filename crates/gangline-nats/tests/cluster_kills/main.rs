@@ -29,6 +29,8 @@ mod proxy;
 #[cfg(target_os = "linux")]
 mod stage;
 #[cfg(target_os = "linux")]
+mod store;
+#[cfg(target_os = "linux")]
 #[path = "../../../../tests/remote/suite.rs"]
 mod suite;
 

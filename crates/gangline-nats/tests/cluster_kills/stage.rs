@@ -1,5 +1,6 @@
 //! A broker, workers and a coordinator, each of which can be killed and has a successor.
 
+use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -9,6 +10,7 @@ use gangline_nats::{ClusterBuilder, Nats};
 use crate::broker::{Broker, LEASE, Worker};
 use crate::draw::Draw;
 use crate::lines::{self, LINES, Pace, WriterBuilder};
+use crate::store;
 
 /// A run that has not got on for this long hangs.
 const HANGS: Duration = Duration::from_secs(90);
@@ -58,6 +60,22 @@ impl Stage {
     pub fn kill_broker(&mut self) {
         self.broker.kill();
         std::thread::sleep(self.draw.pause(0, 1200));
+        self.broker.restart();
+    }
+
+    /// Kills the broker, and starts it with an older copy of its store, or with files that are cut or have another bit.
+    pub fn damage_store(&mut self) {
+        self.broker.kill();
+        let (store, copy) = (self.broker.store(), self.folder.path().join("store"));
+        match self.draw.below(3) {
+            0 if copy.exists() => {
+                fs::remove_dir_all(&store).unwrap();
+                fs::rename(copy, store).unwrap();
+            }
+            1 if !copy.exists() => store::copy(&store, &copy),
+            0 | 1 => store::cut(&store, &mut self.draw),
+            _ => store::flip(&store, &mut self.draw),
+        }
         self.broker.restart();
     }
 

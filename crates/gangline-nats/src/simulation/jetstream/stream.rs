@@ -26,6 +26,17 @@ pub(super) struct MessageStream {
     wide: Vec<u64>,
     /// How old the files of consumers get.
     pub(super) flush_age: Duration,
+    /// Whether it keeps what it confirms.
+    pub(super) keeping: Keeping,
+}
+
+/// Whether a stream keeps the messages that it confirms. One of nats-server 2.9 with a damaged file may not, until it is emptied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keeping {
+    All,
+    /// Nothing until all is purged.
+    OnceEmptied,
+    Nothing,
 }
 
 impl MessageStream {
@@ -40,6 +51,7 @@ impl MessageStream {
             by_filter: HashMap::new(),
             wide: vec![],
             flush_age,
+            keeping: Keeping::All,
         }
     }
 
@@ -64,6 +76,10 @@ impl MessageStream {
             self.purge_before(&subject, sequence);
         }
         answer(network, Answer::Stored { sequence, is_duplicate: false });
+        if self.keeping != Keeping::All {
+            self.messages.remove(sequence);
+            return;
+        }
         let mut interested = self.by_filter.get(&subject).cloned().unwrap_or_default();
         interested.extend(&self.wide);
         for number in interested {
@@ -170,6 +186,11 @@ impl MessageStream {
 
     /// Removes the messages with a subject.
     pub(super) fn purge(&mut self, subject: &str) -> u64 {
+        if self.keeping == Keeping::OnceEmptied
+            && self.config.subjects.iter().any(|it| **it == *subject)
+        {
+            self.keeping = Keeping::All;
+        }
         self.purge_before(subject, u64::MAX)
     }
 
