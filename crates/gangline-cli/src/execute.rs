@@ -18,6 +18,7 @@ pub(crate) mod lane;
 pub(crate) mod limits;
 pub(crate) mod list_failure;
 mod memory_watch;
+pub(crate) mod own_broker;
 pub(crate) mod process;
 pub(crate) mod protocol;
 pub(crate) mod readiness;

@@ -18,6 +18,7 @@ use crate::error::{CliError, Context};
 use crate::execute::dry_run::dry_run;
 use crate::execute::failure::internal;
 use crate::execute::limits::{allow_files, survive_full_files};
+use crate::execute::own_broker::OwnBroker;
 use crate::execute::signals::unblock_signals;
 use crate::execute::supervisor::InputSource;
 use crate::execute::{self, run, supervisor, worker};
@@ -56,7 +57,7 @@ fn start(arguments: Vec<OsString>) -> Result<u8, CliError> {
         Err(error) => return explain(&error),
     };
     match cli.command {
-        Subcommands::Run(run) => start_run(&run, cli.supervisor, arguments),
+        Subcommands::Run(run) => start_run(*run, cli.supervisor, arguments),
         Subcommands::Check(check) => start_check(&check, cli.supervisor, arguments),
         Subcommands::Dockerfile(args) => written(dockerfile::show(&args)?),
         Subcommands::Serve(args) => start_server(*args, cli.supervisor, arguments),
@@ -82,7 +83,7 @@ fn register_for_fences() {
 }
 
 fn start_run(
-    args: &RunArgs,
+    args: RunArgs,
     supervisor: Option<i32>,
     arguments: Vec<OsString>,
 ) -> Result<u8, CliError> {
@@ -97,10 +98,26 @@ fn start_run(
     allow_files(0)?;
     // A command that starts no process needs no supervisor.
     match (args.output.dry_run, supervisor) {
-        (true, _) => dry_run(&JobRun::new(args)?, Planned::new(args)?),
-        (false, Some(_)) => run::run(&JobRun::new(args)?, || Planned::new(args), supervisor),
-        (false, None) => supervise(args, arguments),
+        (true, _) => dry_run(&JobRun::new(&args)?, Planned::new(&args)?),
+        (false, Some(_)) => work(args, supervisor),
+        (false, None) => supervise(&args, arguments),
     }
+}
+
+/// Runs the jobs in this process, with the broker of the run if it has one of its own.
+fn work(mut args: RunArgs, supervisor: Option<i32>) -> Result<u8, CliError> {
+    let broker = args.cluster.broker.as_ref().map(OwnBroker::start).transpose()?;
+    if let Some(broker) = &broker {
+        args.cluster.nats = Some(broker.url());
+    }
+    let run = JobRun::new(&args)?;
+    let starter = args.cluster.start_workers.as_deref();
+    let started = broker.as_ref().map(|broker| broker.offer(starter)).transpose()?;
+    let status = run::run(&run, || Planned::new(&args), supervisor);
+    // Workers leave in order while the broker is there.
+    drop(started);
+    drop(broker);
+    status
 }
 
 fn start_check(

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{ArgAction, Args};
@@ -61,23 +62,54 @@ pub(crate) struct WorkersArgs {
 #[command(next_help_heading = "Many machines")]
 pub(crate) struct ClusterArgs {
     /// Run the jobs on the workers at the broker at URL, which `gangline worker --serve commands` starts; env stands for the address in GANGLINE_NATS
-    #[arg(long, value_name = "URL", conflicts_with_all = NOT_ELSEWHERE)]
+    #[arg(long, value_name = "URL", conflicts_with_all = NOT_ELSEWHERE, group = "elsewhere")]
     pub(crate) nats: Option<String>,
+    /// The same, with a broker that this run starts and ends: auto, or auto:HOST for the address at which workers reach it [default of HOST: the name of this machine]
+    #[arg(long, value_name = "auto", conflicts_with_all = NOT_ELSEWHERE, group = "elsewhere")]
+    pub(crate) broker: Option<OwnBrokerPlace>,
+    /// Start the workers by CMD, a command of the shell, which has what they need in its environment, and end it with the run
+    #[arg(long, value_name = "CMD", requires = "broker")]
+    pub(crate) start_workers: Option<OsString>,
     /// Give each job the variable NAME as this process has it; may be repeated
-    #[arg(long, value_name = "NAME", requires = "nats", action = ArgAction::Append)]
+    #[arg(long, value_name = "NAME", requires = "elsewhere", action = ArgAction::Append)]
     pub(crate) env: Vec<OsString>,
     /// Copy FILE, which may have marks, from this folder to that of each job before it starts; may be repeated
-    #[arg(long, alias = "transferfile", value_name = "FILE", requires = "nats", action = ArgAction::Append)]
+    #[arg(long, alias = "transferfile", value_name = "FILE", requires = "elsewhere", action = ArgAction::Append)]
     pub(crate) send: Vec<OsString>,
     /// Copy FILE, which may have marks, from the folder of each job back into this one when it has ended; may be repeated
-    #[arg(long, alias = "return", value_name = "FILE", requires = "nats", action = ArgAction::Append)]
+    #[arg(long, alias = "return", value_name = "FILE", requires = "elsewhere", action = ArgAction::Append)]
     pub(crate) fetch: Vec<OsString>,
     /// Take a worker for lost that has given no sign of life for TIME
-    #[arg(long, value_name = "TIME", requires = "nats", default_value = "10s", value_parser = time_limit)]
+    #[arg(long, value_name = "TIME", requires = "elsewhere", default_value = "10s", value_parser = time_limit)]
     pub(crate) lease: Duration,
     /// Wait TIME at most for a first worker, and whenever there is none
-    #[arg(long, value_name = "TIME", requires = "nats", default_value = "1m", value_parser = time_limit)]
+    #[arg(long, value_name = "TIME", requires = "elsewhere", default_value = "1m", value_parser = time_limit)]
     pub(crate) wait_for: Duration,
+}
+
+/// Where workers reach the broker of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct OwnBrokerPlace {
+    /// `None` stands for the name of this machine, at all addresses of which the broker listens.
+    pub(crate) host: Option<String>,
+}
+
+impl FromStr for OwnBrokerPlace {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<OwnBrokerPlace, &'static str> {
+        let is_host = |host: &str| {
+            !host.is_empty()
+                && host.chars().all(|it| it.is_ascii_alphanumeric() || "-._".contains(it))
+        };
+        match text.split_once(':') {
+            None if text == "auto" => Ok(OwnBrokerPlace { host: None }),
+            Some(("auto", host)) if is_host(host) => {
+                Ok(OwnBrokerPlace { host: Some(host.to_owned()) })
+            }
+            _ => Err("write auto, or auto:HOST as in auto:10.0.0.1"),
+        }
+    }
 }
 
 /// The options that concern the devices, the load or the terminal of this machine, where no job runs.

@@ -287,7 +287,7 @@ fn what_is_typed_counts_before_a_file() {
 #[test]
 fn invalid_options_of_a_file_are_refused() {
     for (config, said) in [
-        ("wrokers: 3\n", "there is no option \"wrokers\"; workers is similar\n"),
+        ("retreis: 3\n", "there is no option \"retreis\"; retries is similar\n"),
         ("dry_run: 3\n", "dry_run must be true or false, got 3"),
         ("workers: {a: 1}\n", "workers must be a text, a number or a list"),
         ("workers: many\n", "--workers"),

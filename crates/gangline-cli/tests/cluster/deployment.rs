@@ -3,12 +3,9 @@
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use gangline_nats::ClusterBuilder;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::broker::Broker;
-use crate::chores::{squared, squares};
 use crate::suite::tests;
 use crate::support::{Place, Running};
 
@@ -17,63 +14,116 @@ const SLURM: &str = include_str!("../../../../docs/deploy/slurm.sh");
 const SSH: &str = include_str!("../../../../docs/deploy/ssh.sh");
 
 tests![
-    the_batch_script_starts_a_worker_that_a_signal_ends,
-    workers_behind_ssh_end_with_their_connections,
+    the_batch_script_runs_the_commands_of_a_file,
+    the_batch_script_goes_on_where_it_was_ended,
+    workers_behind_ssh_run_commands_and_end_with_the_run,
+    a_broker_that_is_not_there_is_named,
+    without_a_starter_the_run_says_where_the_address_is,
     the_scripts_are_of_the_shell,
     kubernetes_has_each_field_of_the_deployment,
     keda_has_each_field_of_the_scaled_object,
 ];
 
-/// A place with the variables of a worker, and with programs that are found before those of the system.
-fn prepared(broker: &Broker, name: &str, script: &str) -> Place {
+/// A place with programs that are found before those of the system, one of which is a script.
+fn prepared(name: &str, script: &str) -> Place {
     let place = Place::new();
     std::fs::create_dir_all(place.path("bin")).unwrap();
-    let programs = format!("bin/{name}");
-    let path = place.write(&programs, format!("#!/bin/sh\n{script}\n"));
+    let path = place.write(&format!("bin/{name}"), format!("#!/bin/sh\n{script}\n"));
     std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
     let program = env!("CARGO_BIN_EXE_gangline");
     std::os::unix::fs::symlink(program, place.path("bin/gangline")).unwrap();
-    std::os::unix::fs::symlink(std::env::current_exe().unwrap(), place.path("app")).unwrap();
-    let variables = format!("GANGLINE_NATS={}\nGANGLINE_DEVICES=cpu*2\n", broker.url());
-    place.write("worker.env", variables);
     place
 }
 
-fn start(place: &Place, script: &str, arguments: &[&str]) -> Running {
-    let script = place.write("script.sh", script);
+fn start(place: &Place, mut command: Command) -> Running {
     let path = std::env::var("PATH").unwrap();
-    let mut command = Command::new("bash");
-    command.arg(script).args(arguments).current_dir(place.directory());
-    command.env("PATH", format!("{}:{path}", place.path("bin").display()));
-    command.env("TMPDIR", place.path("tmp"));
-    command.env("WORKER_ENV", place.path("worker.env")).env("APP", place.path("app"));
+    command.current_dir(place.directory()).env("HOME", place.directory());
+    command.env("PATH", format!("{}:{path}:/usr/sbin", place.path("bin").display()));
+    command.env("TMPDIR", place.path("tmp")).env("GANGLINE_DEVICES", "cpu*2");
     place.start(&mut command)
 }
 
-/// `srun` is a program here that starts one task.
-fn the_batch_script_starts_a_worker_that_a_signal_ends() {
-    let broker = Broker::start();
-    let place = prepared(&broker, "srun", "[ \"$SRUN_CPUS_PER_TASK\" ] && shift && exec \"$@\"");
-    let running = start(&place, SLURM, &[]);
-    let mut pool = broker.builder().build().unwrap();
-    assert_eq!(pool.run(squares(0..20)).unwrap(), squared(0..20));
-    running.send(Signal::TERM);
-    running.ran().check(0, "");
+/// `srun` is a program here that starts a task on each of two nodes.
+fn batch(place: &Place) -> Running {
+    place.write("slurm.sh", SLURM.replace("--broker auto", "--broker auto:127.0.0.1"));
+    let mut command = Command::new("bash");
+    command.args(["slurm.sh", "commands.txt"]);
+    start(place, command)
+}
+
+fn slurm() -> Place {
+    let both =
+        "for node in 1 2; do NODE=$node \"$@\" & done; trap 'kill $(jobs -p)' TERM; wait; wait";
+    prepared("srun", &format!("[ \"$SRUN_CPUS_PER_TASK\" ] && shift\n{both}"))
+}
+
+fn the_batch_script_runs_the_commands_of_a_file() {
+    let place = slurm();
+    let commands: String = (0..40).map(|n| format!("echo {n}\n")).collect();
+    place.write("commands.txt", commands);
+    let ran = batch(&place).ran();
+    let expected: String = (0..40).map(|n| format!("{n}\n")).collect();
+    ran.check(0, &expected);
     place.check_no_process_is_left();
 }
 
-/// `ssh` is a program here that ends what it has started by SIGHUP, as the end of a terminal does.
-fn workers_behind_ssh_end_with_their_connections() {
-    let broker = Broker::start();
-    let ssh = "sh -c \"$3\" & trap 'kill -HUP $!' TERM; wait; wait";
-    let place = prepared(&broker, "ssh", ssh);
-    let running = start(&place, SSH, &["node1", "node2"]);
-    let builder = broker.builder();
-    let mut pool =
-        builder.cluster(&crate::chores::CHORES, broker.nats().min_workers(2)).build().unwrap();
-    assert_eq!(pool.run(squares(0..20)).unwrap(), squared(0..20));
-    running.send(Signal::INT);
-    running.ran().check(0, "");
+fn the_batch_script_goes_on_where_it_was_ended() {
+    let place = slurm();
+    place
+        .write("commands.txt", "touch first\nsh -c 'touch begun; test -e go || exec sleep 1000'\n");
+    let running = batch(&place);
+    place.wait_for("begun");
+    running.send(Signal::KILL);
+    _ = running.ran();
+    place.check_no_process_is_left();
+    place.write("go", "");
+    batch(&place).ran().check(0, "");
+    place.check_no_process_is_left();
+}
+
+/// `ssh` is a program here that runs its command on this machine.
+fn workers_behind_ssh_run_commands_and_end_with_the_run() {
+    let place = prepared("ssh", "shift; exec sh -c \"$1\"");
+    place.write("ssh.sh", SSH);
+    let mut command = Command::new(place.path("bin/gangline"));
+    command.args([
+        "run",
+        "--broker",
+        "auto:127.0.0.1",
+        "--start-workers",
+        "bash ssh.sh node1 node2",
+    ]);
+    command.args(["--", "echo", "{}", ":::", "a", "b", "c"]);
+    start(&place, command).ran().check(0, "a\nb\nc\n");
+    place.check_no_process_is_left();
+}
+
+fn a_broker_that_is_not_there_is_named() {
+    let place = Place::new();
+    let mut command = place.gangline(["run", "--broker", "auto", "--", "true", ":::", "1"]);
+    command.env("PATH", place.path("tmp"));
+    let ran = place.start(&mut command).ran();
+    if !std::path::Path::new("/usr/sbin/nats-server").exists() {
+        ran.check_said(104, &["nats-server is not here", "pip"]);
+    }
+}
+
+fn without_a_starter_the_run_says_where_the_address_is() {
+    let place = prepared("unused", "");
+    let mut command = Command::new(place.path("bin/gangline"));
+    command.args([
+        "run",
+        "--broker",
+        "auto:127.0.0.1",
+        "--wait-for",
+        "1s",
+        "--",
+        "true",
+        ":::",
+        "1",
+    ]);
+    let ran = start(&place, command).ran();
+    ran.check_said(104, &["start workers by: env $(cat ", "gangline worker --serve commands"]);
     place.check_no_process_is_left();
 }
 

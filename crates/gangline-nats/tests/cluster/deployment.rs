@@ -8,7 +8,6 @@ use crate::security::Secured;
 use crate::suite::tests;
 
 const UNIT: &str = include_str!("../../../../docs/deploy/gangline-worker.service");
-const BATCH: &str = include_str!("../../../../docs/deploy/slurm.sh");
 const SSH: &str = include_str!("../../../../docs/deploy/ssh.sh");
 const KUBERNETES: &str = include_str!("../../../../docs/deploy/kubernetes.yaml");
 
@@ -64,7 +63,7 @@ fn keda_finds_the_number_of_runs() {
 
 fn the_files_name_variables_that_workers_read() {
     let page = include_str!("../../../../docs/cluster.md");
-    for text in [UNIT, BATCH, SSH, KUBERNETES] {
+    for text in [UNIT, SSH, KUBERNETES] {
         let is_part = |c: char| c.is_ascii_uppercase() || c == '_';
         let words = text.split(|c| !is_part(c)).filter(|word| word.starts_with("GANGLINE_"));
         let words: Vec<_> = words.collect();
