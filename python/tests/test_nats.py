@@ -106,7 +106,9 @@ def test_the_commands_and_the_program_of_the_page_run(broker, tmp_path):
     script.write_text(code.replace(PAGE_BROKER, broker))
     options = {"cwd": tmp_path, "env": {**os.environ, "PYTHONPATH": PATHS, "GANGLINE_DEVICES": "cpu*2"}}
     with subprocess.Popen([*words, "--python", sys.executable], stderr=subprocess.PIPE, text=True, **options) as worker:
-        ended = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=PATIENCE, **options)
+        ended = subprocess.run(
+            [sys.executable, script], capture_output=True, text=True, timeout=PATIENCE, check=False, **options
+        )
         worker.terminate()
         said = worker.communicate(timeout=PATIENCE)[1]
     assert (ended.stdout, ended.stderr, worker.returncode) == ("9801\n", "", 0)
@@ -200,6 +202,19 @@ def test_a_process_of_a_worker_that_dies_costs_an_attempt(nats, worker, tmp_path
     assert record.ok
     assert record.attempts == 2
     assert process.poll() is None
+
+
+def test_a_pool_that_is_terminated_ends_its_tasks(nats, worker, tmp_path):
+    gates = Gates(tmp_path)
+    worker("cpu")
+    pool = gangline.Pool(None, tasks.hold, nats=nats)
+    future = pool.submit(gates.item("a"))
+    gates.await_begun("a")
+    pool.terminate()
+    with pytest.raises(gangline.PoolError):
+        future.result(PATIENCE)
+    with gangline.Pool(None, tasks.square, nats=nats) as after:
+        assert after.map([3]) == [9]
 
 
 def test_stages_run_here_and_elsewhere(broker, nats, worker):
@@ -389,7 +404,7 @@ def test_a_driver_that_is_killed_leaves_its_workers_to_others(nats, worker, scri
     gates.await_begun("a")
     killed.kill()
     killed.wait()
-    gates.open("a")
+    # The task itself never ends.
     with gangline.Pool(None, tasks.square, nats=nats) as pool:
         assert pool.map([7]) == [49]
     assert process.poll() is None

@@ -65,6 +65,8 @@ pub(crate) fn serve(py: Python<'_>, program: OsString, arguments: Vec<OsString>)
             .program(program)
             .args(arguments)
             .max_frame(u32::MAX)
+            // Functions do not ask whether their driver still waits.
+            .kill_after(Duration::from_secs(1))
             .printed(|_, bytes| _ = std::io::stderr().write_all(bytes));
         for (name, value) in Threads::of(None, workers()).variables {
             processes = processes.env(name, value);

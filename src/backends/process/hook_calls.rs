@@ -116,6 +116,8 @@ impl<I, T> WorkerProcess<I, T> {
             () if run.wanted.gave_up_on(lease.items.first().copied()) => {
                 self.settings.cancelled(run)
             }
+            // Whoever has given it up is elsewhere, and may have ended: nothing else would end its hook.
+            () if cx.is_cancelled() && self.codec.is_relayed() => self.settings.cancelled(run),
             () if *is_stale || cx.is_cancelled() => Interest::Revoked,
             () => Interest::Wanted,
         }
