@@ -275,7 +275,12 @@ impl Plan {
 
 /// The slots of a run: here, or on the workers of a cluster.
 fn job_slots(args: &RunArgs, jobs: Option<usize>) -> Result<JobSlots, CliError> {
+    let (inputs, workers) = (&args.inputs, &args.placement.workers);
     match args.cluster.nats {
+        Some(_) if (inputs.many || inputs.many_split) && workers.is_none() => Err(usage(
+            "with --nats, -m and -X need -j: they share the inputs out to as many slots, and those of the workers \
+             are not known before",
+        )),
         Some(_) => JobSlots::elsewhere(args.placement.workers.as_ref()),
         None => JobSlots::new(&args.placement, jobs),
     }

@@ -74,14 +74,19 @@ words! {
     batch_call: "call", "message", "call";
 }
 
-/// The words of the library about a run in a cluster.
+/// The words of the library about a run in a cluster, and those of the program.
 const IN_CLUSTER: Words =
     Words { producer: "worker", producers: "workers", working: "workers", ..ITEMS };
+const JOBS_IN_CLUSTER: Words = Words { producer: "worker", producers: "workers", ..JOBS };
 
 impl Vocabulary {
     /// The words about a run in a cluster.
     pub(super) fn words_in_cluster(self) -> &'static Words {
-        if self == Vocabulary::Items { &IN_CLUSTER } else { self.words() }
+        match self {
+            Vocabulary::Items => &IN_CLUSTER,
+            Vocabulary::Jobs => &JOBS_IN_CLUSTER,
+            Vocabulary::Workers => self.words(),
+        }
     }
 
     pub(super) fn words(self) -> &'static Words {

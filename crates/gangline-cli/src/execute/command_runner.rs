@@ -199,7 +199,7 @@ fn in_folder(
     sent: &RemoteJob,
     workdir: Option<OsString>,
 ) -> io::Result<(Command, JobFolder)> {
-    let folder = &sent.common.folder;
+    let folder: &Path = &sent.common.folder;
     let unusable = |path: &Path, what: &str, error: io::Error| {
         io::Error::other(format!("its directory {} {what}: {error}", quoted(path.as_os_str())))
     };
@@ -216,7 +216,7 @@ fn in_folder(
         }
         None => {
             fs::metadata(folder).map_err(|error| unusable(folder, NOT_HERE, error))?;
-            JobFolder { path: folder.clone(), _temporary: None }
+            JobFolder { path: folder.to_owned(), _temporary: None }
         }
     };
     sent.sent.iter().try_for_each(|(name, file)| file.write(&folder.path, name))?;

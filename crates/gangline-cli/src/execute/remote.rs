@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use rustix::event::PollFlags;
 
@@ -25,7 +25,7 @@ use crate::execute::lane::{Lane, Lanes};
 use crate::execute::process::ProcessEnd;
 use crate::execute::readiness::ready;
 use crate::execute::remote_file::{RemoteFile, file_below};
-use crate::execute::remote_job::{RemoteEnd, RemoteJob, RemoteOutcome, RemoteRun};
+use crate::execute::remote_job::{RemoteEnd, RemoteJob, RemoteOutcome, RemotePath, RemoteRun};
 use crate::execute::remote_report::{JobPlaces, put_workers};
 use crate::exit;
 use crate::locking::lock;
@@ -125,7 +125,7 @@ impl Remote {
         let rules = &lanes.shared.rules;
         let set = |name: &OsString| Some((name.clone(), env::var_os(name)?));
         let common = RemoteRun {
-            folder: run.folder.clone(),
+            folder: run.folder.clone().into(),
             variables: run.variables.iter().filter_map(set).collect(),
             showing: run.showing,
             ending: rules.ending.sent(),
@@ -138,7 +138,7 @@ impl Remote {
         let Tried { job, attempt } = tried;
         let number = self.lane.first_worker + slot;
         let on_slot = OnSlot { gpus: &[], worker: number, attempt };
-        let outcome = self.not_begun(job, on_slot);
+        let (outcome, clock) = (self.not_begun(job, on_slot), Instant::now());
         let results = match self.lanes.place_results(&self.lane, job, on_slot) {
             Ok(results) => results,
             Err(result) => return JobOutcome { result, ..outcome },
@@ -151,15 +151,17 @@ impl Remote {
         let fetched = remote.fetched.clone();
         let answer = match self.answer(number, remote) {
             Some(Ok(answer)) => answer,
-            Some(Err(error)) => return JobOutcome { result: self.failed(error), ..outcome },
-            None => return outcome,
+            // How long it has run there is not known.
+            Some(Err(error)) => {
+                let host = host_of(&error);
+                let (result, took) = (self.failed(error), clock.elapsed());
+                return JobOutcome { host, result, took, ..outcome };
+            }
+            None => return JobOutcome { took: clock.elapsed(), ..outcome },
         };
         let RemoteOutcome {
             command, tag, host, slot, gpus, end, started, took, pid, files, ..
         } = answer;
-        if self.is_reported {
-            lock(&self.workers.places).insert(job.number, pid);
-        }
         let printed = printed(spills, [&answer.stdout, &answer.stderr]);
         let (result, printed) = match (end, printed) {
             // The worker ends a job only if nobody waits for it.
@@ -169,6 +171,9 @@ impl Remote {
             (end, Ok(printed)) => (self.fetch(end.into_result(), &fetched, files), printed),
             (_, Err(error)) => (JobResult::NotKept(error), Printed::default()),
         };
+        if self.is_reported {
+            lock(&self.workers.places).note(job.number, pid, result.is_ok());
+        }
         let (host, printed) = (Some(host.into()), Mutex::new(printed));
         let gpus = gpus.into();
         JobOutcome { command, tag, host, slot, gpus, result, started, took, printed, ..outcome }
@@ -206,11 +211,13 @@ impl Remote {
         remote.workdir = texts.workdir.as_ref().map(own);
         remote.limit = self.lanes.shared.limit();
         let name = |text| file_below(texts::fill(text, job, on_slot).into());
-        let read =
-            |name: PathBuf| Ok((name.clone(), RemoteFile::read(&self.common.folder, &name)?));
+        let read = |name: PathBuf| {
+            Ok((name.clone().into(), RemoteFile::read(&self.common.folder, &name)?))
+        };
         let sent = texts.files.send.iter().map(|text| name(text).and_then(read));
         remote.sent = sent.collect::<io::Result<_>>()?;
-        remote.fetched = texts.files.fetch.iter().map(name).collect::<io::Result<_>>()?;
+        let fetched = texts.files.fetch.iter().map(|text| name(text).map(RemotePath::from));
+        remote.fetched = fetched.collect::<io::Result<_>>()?;
         Ok(remote)
     }
 
@@ -218,13 +225,14 @@ impl Remote {
     fn fetch(
         &self,
         result: JobResult,
-        names: &[PathBuf],
+        names: &[RemotePath],
         files: Vec<Result<RemoteFile, String>>,
     ) -> JobResult {
         for (name, file) in names.iter().zip(files) {
             match file.map(|file| file.write(&self.common.folder, name)) {
                 Ok(Ok(())) => {}
-                Ok(Err(error)) => return JobResult::NotKept(error),
+                Ok(Err(error)) if result.is_ok() => return JobResult::Refused(error.to_string()),
+                Ok(Err(_)) => {}
                 Err(why) if result.is_ok() => return JobResult::Refused(why),
                 Err(_) => {}
             }
@@ -291,6 +299,14 @@ struct SlotWaker(SlotBell);
 impl Wake for SlotWaker {
     fn wake(self: Arc<Self>) {
         self.0.ring();
+    }
+}
+
+/// The machine of a worker that was lost with its job.
+fn host_of(error: &Error) -> Option<Arc<str>> {
+    match cause(error) {
+        Some(ClusterError::WorkerLost { host, .. }) => Some(Arc::clone(host)),
+        _ => None,
     }
 }
 

@@ -1,10 +1,11 @@
 //! Files that travel with a job: `--send` and `--fetch`.
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
@@ -26,8 +27,15 @@ impl RemoteFile {
     /// Reads a file of a folder.
     pub(crate) fn read(folder: &Path, name: &Path) -> io::Result<RemoteFile> {
         let read = || {
-            let file = File::open(folder.join(name))?;
-            let mode = file.metadata()?.permissions().mode() & 0o777;
+            // A pipe would wait for its other end.
+            let mut options = OpenOptions::new();
+            let options = options.read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+            let file = options.open(folder.join(name))?;
+            let metadata = file.metadata()?;
+            if !metadata.is_file() {
+                return Err(io::Error::other("it is not a regular file"));
+            }
+            let mode = metadata.permissions().mode() & 0o777;
             let mut content = Vec::new();
             file.take(MOST + 1).read_to_end(&mut content)?;
             match content.len() as u64 > MOST {

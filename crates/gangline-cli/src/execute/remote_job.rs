@@ -2,7 +2,8 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::path::PathBuf;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -30,17 +31,35 @@ pub(crate) struct RemoteJob {
     pub(crate) workdir: Option<Template>,
     pub(crate) limit: Option<Duration>,
     /// The files that the job finds in its folder.
-    pub(crate) sent: Vec<(PathBuf, RemoteFile)>,
+    pub(crate) sent: Vec<(RemotePath, RemoteFile)>,
     /// Those that come back.
-    pub(crate) fetched: Vec<PathBuf>,
+    pub(crate) fetched: Vec<RemotePath>,
     pub(crate) common: RemoteRun,
+}
+
+/// A path of any bytes. Serde takes those of a `PathBuf` for text.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct RemotePath(OsString);
+
+impl From<PathBuf> for RemotePath {
+    fn from(path: PathBuf) -> Self {
+        RemotePath(path.into_os_string())
+    }
+}
+
+impl Deref for RemotePath {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        Path::new(&self.0)
+    }
 }
 
 /// What the jobs of a run have in common.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct RemoteRun {
     /// Where relative paths begin.
-    pub(crate) folder: PathBuf,
+    pub(crate) folder: RemotePath,
     pub(crate) variables: Vec<(OsString, OsString)>,
     pub(crate) showing: Showing,
     pub(crate) ending: SentSequence,

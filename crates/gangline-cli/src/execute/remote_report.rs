@@ -5,8 +5,22 @@ use std::collections::HashMap;
 use gangline::RunReport;
 use gangline::report::conclusion::{Limit, Percent, Team, TeamPlace};
 
-/// The processes of the workers that have had the jobs last, by the numbers of the jobs.
-pub(super) type JobPlaces = HashMap<u64, u32>;
+/// Which workers have had which jobs. A worker is known by its process.
+#[derive(Debug, Default)]
+pub(super) struct JobPlaces {
+    /// The worker of the last attempt, by the number of the job.
+    last: HashMap<u64, u32>,
+    /// The number of failed attempts, by the worker.
+    failed: HashMap<u32, u64>,
+}
+
+impl JobPlaces {
+    /// A worker has answered for a job.
+    pub(super) fn note(&mut self, job: u64, worker: u32, is_ok: bool) {
+        self.last.insert(job, worker);
+        *self.failed.entry(worker).or_default() += u64::from(!is_ok);
+    }
+}
 
 /// The option that holds jobs back while all workers are busy.
 pub(super) const OPTION: &str = "--nats";
@@ -21,7 +35,7 @@ pub(super) fn put_workers(report: &mut RunReport, workers: RunReport, places: &J
     let pids: Vec<Option<u32>> =
         report.producers.iter().map(|row| row.worker.as_ref()?.pid).collect();
     let row = |job: u64| {
-        let pid = places.get(&job);
+        let pid = places.last.get(&job);
         pids.iter().position(|row| row.is_some() && row.as_ref() == pid)
     };
     let first = |job| row(job).unwrap_or_default();
@@ -33,6 +47,12 @@ pub(super) fn put_workers(report: &mut RunReport, workers: RunReport, places: &J
         let worker = failure.producer.and_then(|row| report.producers[row].worker.as_ref());
         (failure.host, failure.device) = (worker.and_then(|worker| worker.host.clone()), None);
     }
+    for (row, pid) in report.producers.iter_mut().zip(&pids) {
+        let Some(pid) = pid else { continue };
+        // Its service counts attempts, and as failed those that were lost.
+        row.items = places.last.values().filter(|last| *last == pid).count() as u64;
+        row.failed += places.failed.get(pid).copied().unwrap_or_default();
+    }
     conclude(report);
 }
 
@@ -41,11 +61,16 @@ fn conclude(report: &mut RunReport) {
     let rows = report.producers.len();
     let busy = report.producers.iter().map(|row| row.busy).sum::<f64>() / rows.max(1) as f64;
     let mut findings = report.findings().clone();
-    findings.team = Team { all: rows as u64, lost: 0, place: TeamPlace::Cluster };
+    let lost = report.producers.iter().filter(|row| row.quarantined.is_some()).count() as u64;
+    findings.team = Team { all: rows as u64, lost, place: TeamPlace::Cluster };
+    // Both are said of the slots here.
     if matches!(&findings.limit, Some(Limit::HeldBack { by, .. }) if by == OPTION) {
         let (busy, rebuilding) = (Percent(busy), Percent(0.0));
         findings.limit = Some(Limit::Producers { busy, rebuilding });
         findings.advice.clear();
+    }
+    if let Some(Limit::TooFew { busy: of_slots, .. }) = &mut findings.limit {
+        *of_slots = Percent(busy);
     }
     report.conclude(findings);
 }

@@ -1,5 +1,7 @@
 //! `gangline run --nats` on workers of `gangline worker --serve commands`.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
@@ -23,9 +25,13 @@ tests![
     a_job_runs_in_the_folder_of_the_run,
     files_travel_with_a_job,
     a_file_that_is_not_there_fails_its_job,
+    a_pipe_is_no_file_that_travels,
+    a_fetched_file_that_cannot_be_written_fails_its_job,
+    names_and_folders_have_any_bytes,
     named_variables_come_along,
     no_job_finds_the_address_of_the_broker,
     a_report_has_a_row_for_each_worker,
+    a_row_counts_jobs_and_failed_attempts,
     options_for_this_machine_are_refused_by_name,
     a_password_is_in_no_message_and_no_option,
     the_example_prints_what_the_page_says,
@@ -253,6 +259,58 @@ fn a_report_has_a_row_for_each_worker() {
     assert_eq!(rows[0]["items"], 4);
     let text = cluster.place.read("report.txt");
     assert!(text.contains(&host()), "{text}");
+    cluster.end();
+}
+
+fn a_row_counts_jobs_and_failed_attempts() {
+    let cluster = ShellCluster::start(&["cpu*2", "cpu"]);
+    let line = "--retries 1 --report report.json --report report.txt -- sh -c 'exit $1' sh {} ::: 0 0 0 0 1 1 1";
+    assert_eq!(cluster.run(line).code, Some(3));
+    let report: serde_json::Value =
+        serde_json::from_str(&cluster.place.read("report.json")).unwrap();
+    let sum = |name: &str| {
+        let rows = report["producers"].as_array().unwrap();
+        rows.iter().map(|row| row[name].as_u64().unwrap()).sum::<u64>()
+    };
+    assert_eq!((sum("items"), sum("failed")), (7, 6), "{report:#}");
+    let text = cluster.place.read("report.txt");
+    assert!(!text.contains("slots"), "{text}");
+    cluster.end();
+}
+
+fn a_pipe_is_no_file_that_travels() {
+    let cluster = ShellCluster::start(&["cpu"]);
+    let ran = cluster.run("--fetch {} -- mkfifo {} ::: pipe");
+    ran.check_said(1, &["the file pipe cannot be read: it is not a regular file"]);
+    let pipe = cluster.place.path("pipe");
+    assert!(Command::new("mkfifo").arg(pipe).status().unwrap().success());
+    let ran = cluster.run("--send {} -- cat {} ::: pipe");
+    ran.check_said(1, &["the file pipe cannot be read: it is not a regular file"]);
+    cluster.run("-- echo {} ::: free").check(0, "free\n");
+    cluster.end();
+}
+
+fn a_fetched_file_that_cannot_be_written_fails_its_job() {
+    let cluster = ShellCluster::start(&["cpu"]);
+    std::fs::create_dir_all(cluster.place.path("b")).unwrap();
+    let ran = cluster.run("--fetch {} -- sh -c 'echo $1 > $1; echo $1' sh {} ::: a b c");
+    ran.check_said(1, &["job 2 failed: the file b cannot be written"]);
+    assert_eq!((&*cluster.place.read("a"), &*cluster.place.read("c")), ("a\n", "c\n"));
+    cluster.end();
+}
+
+fn names_and_folders_have_any_bytes() {
+    let cluster = ShellCluster::start(&["cpu"]);
+    let folder = cluster.place.path("x").with_file_name(OsStr::from_bytes(b"w\xffd"));
+    std::fs::create_dir(&folder).unwrap();
+    let name = OsStr::from_bytes(b"b\xffad");
+    std::fs::write(folder.join(name), "content\n").unwrap();
+    let mut command =
+        cluster.command("--send {} --fetch {}.out -- sh -c 'cp \"$1\" \"$1.out\"' sh {} :::");
+    command.arg(name).current_dir(&folder);
+    cluster.place.start(&mut command).ran().check(0, "");
+    let fetched = folder.join(OsStr::from_bytes(b"b\xffad.out"));
+    assert_eq!(std::fs::read_to_string(fetched).unwrap(), "content\n");
     cluster.end();
 }
 
