@@ -18,8 +18,8 @@ fn an_option_of_parallel_that_is_missing_names_the_way() {
     for (option, way) in [
         ("--pipe", "split it into files"),
         ("--block 10M", "split it into files"),
-        ("-S host", "jobs run on this machine"),
-        ("--sshlogin=host", "jobs run on this machine"),
+        ("-S host", "use --nats, --send and --fetch"),
+        ("--sshlogin=host", "use --nats"),
         ("--semaphore", "flock(1)"),
         ("-L 2", "write -n N"),
         ("-i", "write -I TEXT"),
@@ -280,7 +280,7 @@ fn a_long_input_is_cut_in_messages() {
 #[test]
 fn a_misspelt_key_of_a_file_names_options_like_it() {
     for (key, said) in [
-        ("wrokers", "workers is similar"),
+        ("retreis", "retries is similar"),
         ("worksrs", "workers, workdir are similar"),
         ("retrys", "retries is similar"),
         ("arg_spe", "arg_sep is similar"),

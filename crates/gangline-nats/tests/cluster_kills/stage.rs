@@ -1,7 +1,7 @@
 //! A broker, workers and a coordinator, each of which can be killed and has a successor.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,8 @@ use crate::store;
 
 /// A run that has not got on for this long hangs.
 const HANGS: Duration = Duration::from_secs(90);
+/// How many coordinators may end with an error after the store of their broker was damaged.
+const MOST_SUCCESSORS: usize = 3;
 /// More items than are in flight.
 const BEHIND: u64 = 2000;
 
@@ -25,6 +27,8 @@ pub struct Stage {
     draw: Draw,
     /// How many lines were there, and since when.
     seen: (u64, Instant),
+    /// How many coordinators may yet end with an error.
+    spare_coordinators: usize,
 }
 
 struct Coordinator(Child);
@@ -46,7 +50,9 @@ impl Stage {
         let workers = (0..workers).map(|_| broker.worker(2)).collect();
         let coordinator = Coordinator::start(&broker, folder.path());
         let (draw, seen) = (Draw::of(seed), (0, Instant::now()));
-        let mut stage = Stage { broker, workers, coordinator, folder, draw, seen };
+        let spare_coordinators = 0;
+        let mut stage =
+            Stage { broker, workers, coordinator, folder, draw, seen, spare_coordinators };
         stage.await_lines(100);
         stage
     }
@@ -63,20 +69,36 @@ impl Stage {
         self.broker.restart();
     }
 
-    /// Kills the broker, and starts it with an older copy of its store, or with files that are cut or have another bit.
+    /// Kills the broker, copies its store, and starts it again.
+    pub fn copy_store(&mut self) {
+        self.broker.kill();
+        store::copy(&self.broker.store(), &self.copy());
+        self.broker.restart();
+    }
+
+    /// Kills the broker, and starts it with the copy.
+    pub fn roll_back_store(&mut self) {
+        self.broker.kill();
+        fs::remove_dir_all(self.broker.store()).unwrap();
+        store::copy(&self.copy(), &self.broker.store());
+        fs::remove_dir_all(self.copy()).unwrap();
+        self.broker.restart();
+    }
+
+    fn copy(&self) -> PathBuf {
+        self.folder.path().join("store")
+    }
+
+    /// Kills the broker, and starts it with files that are cut or have another bit. From then on, coordinators may end with an
+    /// error, and have successors.
     pub fn damage_store(&mut self) {
         self.broker.kill();
-        let (store, copy) = (self.broker.store(), self.folder.path().join("store"));
-        match self.draw.below(3) {
-            0 if copy.exists() => {
-                fs::remove_dir_all(&store).unwrap();
-                fs::rename(copy, store).unwrap();
-            }
-            1 if !copy.exists() => store::copy(&store, &copy),
-            0 | 1 => store::cut(&store, &mut self.draw),
-            _ => store::flip(&store, &mut self.draw),
+        match self.draw.number().is_multiple_of(2) {
+            true => store::cut(&self.broker.store(), &mut self.draw),
+            false => store::flip(&self.broker.store(), &mut self.draw),
         }
         self.broker.restart();
+        self.spare_coordinators = MOST_SUCCESSORS;
     }
 
     pub fn kill_coordinator(&mut self) {
@@ -123,7 +145,9 @@ impl Stage {
         let count = self.lines() + BEHIND;
         lines::end_after(self.folder.path(), count);
         loop {
-            if let Some(status) = self.coordinator.0.try_wait().unwrap() {
+            if let Some(status) = self.coordinator.0.try_wait().unwrap()
+                && (status.success() || self.spare_coordinators == 0)
+            {
                 assert!(status.success(), "{status}: {}", self.log());
                 break;
             }
@@ -143,6 +167,12 @@ impl Stage {
         let count = self.lines();
         if let Some(status) = self.coordinator.0.try_wait().unwrap() {
             let has_ended = lines::end(self.folder.path()).exists() && status.success();
+            if !has_ended && self.spare_coordinators > 0 {
+                self.spare_coordinators -= 1;
+                self.kill_broker();
+                self.kill_coordinator();
+                return count;
+            }
             assert!(has_ended, "the coordinator has ended: {status}: {}", self.log());
         }
         if count != self.seen.0 {
