@@ -7,6 +7,7 @@ import importlib
 import io
 import os
 import pickle
+import pickletools
 import sys
 import sysconfig
 import types
@@ -20,6 +21,10 @@ __all__ = ["SERVED", "NatsReceiver", "setup_text", "version_of"]
 
 #: What this process serves: ``python``, or ``python:`` and the one module whose functions it calls.
 SERVED = "GANGLINE_SERVE"
+
+
+#: What a pickle does beside naming things and holding plain values.
+CALLS = frozenset(("BUILD", "EXT1", "EXT2", "EXT4", "INST", "NEWOBJ", "NEWOBJ_EX", "OBJ", "REDUCE"))
 
 
 def setup_text(sender: Sender, functions: Any) -> str:
@@ -83,6 +88,7 @@ class NatsReceiver(Receiver):
     def _reader(self, file: io.BytesIO, buffers: Iterable[Any] = ()) -> pickle.Unpickler:
         if self._served is None:
             return pickle.Unpickler(file, buffers=buffers)
+        refuse_calls(file, self._served)
         return _ServedUnpickler(file, self._served, buffers)
 
     def _take_surroundings(self, path: list[str], arguments: list[str], names: dict[str, Any]) -> None:
@@ -112,6 +118,15 @@ class NatsReceiver(Receiver):
             ours = version_of(name)
             if ours != theirs:
                 raise RuntimeError(f"this worker has {ours} of {name}, and the driver {theirs}: use the same one")
+
+
+def refuse_calls(file: io.BytesIO, served: str) -> None:
+    """Fail if the next pickle calls a function, makes an object or changes one: one that names functions does not."""
+    start = file.tell()
+    found = next((opcode.name for opcode, _, _ in pickletools.genops(file) if opcode.name in CALLS), None)
+    file.seek(start)
+    if found is not None:
+        raise PermissionError(f"this worker serves functions of {served} only, by their names, and was sent a {found}")
 
 
 class _ServedUnpickler(pickle.Unpickler):

@@ -1,7 +1,10 @@
 """Pools and pipelines whose workers are on other machines, with a real broker. Here a machine is a folder."""
 
 import asyncio
+import base64
+import functools
 import os
+import pickle
 import re
 import shlex
 import signal
@@ -306,7 +309,12 @@ def test_a_worker_serves_one_module_only(nats, worker):
 
 @pytest.mark.parametrize(
     ("work", "named"),
-    [(len, "builtins.len"), (os.getpid, "posix.getpid"), (lambda _, x: x, "gangline._rebuild"), (Point, "test_nats")],
+    [
+        (len, "builtins.len"),
+        (os.getpid, "posix.getpid"),
+        (lambda _, x: x, "was sent a REDUCE"),
+        (Point, "test_nats"),
+    ],
 )
 def test_functions_of_other_modules_are_refused(broker, nats, worker, work, named):
     worker(serve="python:tasks")
@@ -315,6 +323,27 @@ def test_functions_of_other_modules_are_refused(broker, nats, worker, work, name
         pool.map([1])
     assert "this worker serves functions of tasks only" in str(raised.value)
     assert named in str(raised.value)
+
+
+class Calls:
+    """Is a call of a served function, once it is rebuilt."""
+
+    def __reduce__(self):
+        return tasks.square, (None, 3)
+
+
+@pytest.mark.parametrize("sent", [Calls(), functools.partial(tasks.square, None), Point(1)])
+@pytest.mark.parametrize("place", ["versions", "head", "functions"])
+def test_a_worker_of_one_module_calls_nothing_that_it_was_not_asked_for(monkeypatch, sent, place):
+    from gangline._nats import SERVED, NatsReceiver
+
+    monkeypatch.setenv(SERVED, "python:tasks")
+    head = (sys.version_info[:2], [], [], {})
+    parts = {"versions": {}, "head": head, "functions": (None, tasks.square, None, None)}
+    parts[place] = sent
+    blob = b"".join(pickle.dumps(part, 5) for part in (*parts.values(), []))
+    with pytest.raises(PermissionError, match="functions of tasks only, by their names"):
+        NatsReceiver(base64.b64encode(blob).decode())
 
 
 def test_a_pool_without_workers_says_so(broker, nats):

@@ -1,18 +1,13 @@
-//! Workers on other machines: the option `nats` of a pool, and a process that serves them.
+//! Workers on other machines: the option `nats` of a pool.
 
 use std::ffi::OsString;
-use std::io::Write;
 use std::time::Duration;
 
-use gangline::Devices;
-use gangline::process::Processes;
 use gangline_nats::Nats;
 use pyo3::prelude::*;
 
 use crate::errors::Refused;
-use crate::options::{Threads, read_time};
-use crate::runner;
-use crate::stage;
+use crate::times::read_time;
 
 /// The workers of a broker, as the package's Python has checked the option. Times are texts.
 #[derive(FromPyObject)]
@@ -54,30 +49,4 @@ impl ClusterOption {
         let nats = set(nats, time("wait_for", &self.wait_for)?, Nats::wait_for);
         Ok(set(nats, time("lease_time", &self.lease_time)?, Nats::lease_time))
     }
-}
-
-/// Becomes a worker of a cluster if the environment says so, and never returns then. `program` and its arguments start a
-/// child of it, for each of its devices.
-pub(crate) fn serve(py: Python<'_>, program: OsString, arguments: Vec<OsString>) {
-    let recipes: [&dyn gangline_nats::ClusterRecipe; 2] = [runner::recipe(py), stage::recipe(py)];
-    py.detach(|| {
-        let mut processes = Processes::new()
-            .program(program)
-            .args(arguments)
-            .max_frame(u32::MAX)
-            // Functions do not ask whether their driver still waits.
-            .kill_after(Duration::from_secs(1))
-            .printed(|_, bytes| _ = std::io::stderr().write_all(bytes));
-        for (name, value) in Threads::of(None, workers()).variables {
-            processes = processes.env(name, value);
-        }
-        gangline_nats::worker_main_with(processes, &recipes);
-    });
-}
-
-/// The number of workers in this process's share of its machine. If the list is wrong, the worker says so.
-fn workers() -> usize {
-    let devices = std::env::var("GANGLINE_DEVICES").ok().filter(|list| !list.is_empty());
-    let devices = devices.map_or_else(|| Ok(Devices::available()), |list| list.parse());
-    devices.map_or(1, |devices| devices.len())
 }

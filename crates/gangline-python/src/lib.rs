@@ -7,6 +7,7 @@
 mod answer;
 mod calls;
 mod cluster;
+mod cluster_worker;
 mod default_window;
 mod errors;
 mod expansion;
@@ -30,6 +31,8 @@ mod setup;
 mod shared;
 mod stage;
 mod stream;
+mod threads;
+mod times;
 mod value;
 mod wait;
 mod yaml;
@@ -75,7 +78,7 @@ mod _native {
     /// Returns the seconds of a time such as `50ms`. An error names the argument that had it.
     #[pyfunction]
     fn read_time(argument: &str, text: &str) -> PyResult<f64> {
-        Ok(options::read_time(argument, text)?.as_secs_f64())
+        Ok(times::read_time(argument, text)?.as_secs_f64())
     }
 
     /// Serves the pool that has started this process as a worker. Returns at once in any other process.
@@ -89,7 +92,7 @@ mod _native {
     /// started for each device of this worker.
     #[pyfunction]
     fn worker_of_cluster(py: Python<'_>, program: OsString, arguments: Vec<OsString>) {
-        cluster::serve(py, program, arguments);
+        cluster_worker::serve(py, program, arguments);
     }
 }
 

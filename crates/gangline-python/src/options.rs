@@ -1,6 +1,5 @@
 //! The options of a pool, as the package's Python has checked them, and the pool that they make.
 
-use std::env;
 use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +22,8 @@ use crate::prints::PrintSender;
 use crate::runner::{Functions, PyRunner, WorkShape};
 use crate::setup::Setup;
 use crate::shared;
+use crate::threads::Threads;
+use crate::times::read_time;
 
 /// The options of a pool, with their names there. Times are texts: `5ms`, or a number of seconds.
 #[derive(FromPyObject)]
@@ -303,37 +304,6 @@ impl Placement {
     }
 }
 
-/// The threads that the libraries of a worker may use.
-pub(crate) struct Threads {
-    count: u64,
-    /// The variables that the environment of the workers lacks.
-    pub(crate) variables: Vec<(&'static str, String)>,
-}
-
-impl Threads {
-    /// The number that was given, or that of the environment, or a worker's share of the cores.
-    pub(crate) fn of(given: Option<usize>, workers: usize) -> Self {
-        let set = |name: &&str| env::var_os(name).is_none() || given.is_some();
-        let share = || (num_cpus::get() / workers.max(1)).max(1);
-        let count = given.or_else(threads_of_environment).unwrap_or_else(share);
-        let variables = THREAD_VARIABLES.iter().copied().filter(set);
-        Threads {
-            count: count as u64,
-            variables: variables.map(|name| (name, count.to_string())).collect(),
-        }
-    }
-}
-
-/// The variables that set the number of threads of a library. Most libraries read the first if their own is not set.
-const THREAD_VARIABLES: [&str; 4] =
-    ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"];
-
-/// The number of threads that the user has set, of the outermost level: of `4` or `4,2`.
-fn threads_of_environment() -> Option<usize> {
-    let value = env::var(THREAD_VARIABLES[0]).ok()?;
-    value.split(',').next()?.trim().parse().ok().filter(|threads| *threads > 0)
-}
-
 impl Limits {
     fn apply<R: Runner + 'static>(
         &self,
@@ -391,17 +361,6 @@ impl Limits {
 fn time(name: &'static str, text: &Option<String>) -> Result<Option<Duration>, Refused> {
     text.as_ref().map(|text| read_time(name, text)).transpose()
 }
-
-/// Reads a time: a number of seconds, or numbers with units, such as `1m 30s` or `200ms`.
-pub(crate) fn read_time(name: &str, text: &str) -> Result<Duration, Refused> {
-    let seconds = || Duration::try_from_secs_f64(text.parse().ok()?).ok();
-    let read = seconds().or_else(|| humantime::parse_duration(text).ok());
-    let read = read.filter(|time| *time <= LONGEST && !text.starts_with('+'));
-    read.ok_or_else(|| Refused::Time { name: name.to_owned(), text: text.to_owned() })
-}
-
-/// A year: later moments may exceed the range of a clock.
-const LONGEST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 /// The ids of the GPUs of each place, as the user counts them.
 fn gpu_ids(devices: &Devices) -> Vec<Vec<String>> {

@@ -226,7 +226,7 @@ fn in_folder(
 
 const NOT_HERE: &str = "is not on this machine, so share it or give --workdir, --send or --fetch";
 
-/// Starts a command and waits for its end. It is ended if nobody waits for it any more.
+/// Starts a command and waits for its end. It is ended if its run does not wait for it any more.
 fn run(
     cx: &ProducerContext<'_>,
     slot: &mut CommandSlot,
@@ -239,7 +239,7 @@ fn run(
     let ending = &TermSequence::received(&common.ending);
     let (worker, streams) = (0, Streams::Piped);
     let nursery = Nursery { groups, worker, job: job.number, ending, streams, buffer };
-    // A job that nobody waits for has no time left.
+    // A job that was given up has no time left.
     let time = || if cx.is_cancelled() { Some(Duration::ZERO) } else { job.limit };
     let limits = ProcessLimits { time: &time, output: common.max_output };
     let mut keep = |channel: OutputStream, bytes: &[u8]| {

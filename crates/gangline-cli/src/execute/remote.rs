@@ -164,7 +164,7 @@ impl Remote {
         } = answer;
         let printed = printed(spills, [&answer.stdout, &answer.stderr]);
         let (result, printed) = match (end, printed) {
-            // The worker ends a job only if nobody waits for it.
+            // The worker ends a job only if it was given up.
             (RemoteEnd::Halted, _) => {
                 (JobResult::WorkerFailed("has given it up".to_owned()), Printed::default())
             }

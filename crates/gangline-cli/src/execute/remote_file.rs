@@ -13,7 +13,7 @@ use crate::error::Context;
 use crate::output::place::parent;
 use tempfile::NamedTempFile;
 
-/// The content of a file, and who may read, write and execute it.
+/// The content of a file, and its permissions.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct RemoteFile {
     mode: u32,

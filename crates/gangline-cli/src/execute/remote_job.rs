@@ -94,7 +94,7 @@ pub(crate) enum RemoteEnd {
     Signalled(i32),
     TimedOut(Duration),
     PrintedTooMuch(u64),
-    /// Nobody waits for it any more.
+    /// The run does not wait for it any more.
     Halted,
     NoProgram(String),
     NotStarted(String),
